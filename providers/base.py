@@ -1,0 +1,102 @@
+"""The contract of every provider: what it is asked (`SearchQuery`, a URL) and what it gives (`SearchResult`, `Page`).
+
+The contract is structural: a third-party provider imports nothing from here, may implement `search`, `read` or both,
+and may return plain mappings with these field names; `as_results` and `as_page` make them ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+
+from .errors import Unavailable
+
+TimeRange = Literal["d", "w", "m", "y", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchQuery:
+    text: str
+    limit: int = 5
+    allowed_domains: tuple[str, ...] = ()
+    blocked_domains: tuple[str, ...] = ()
+    time_range: TimeRange = "all"
+    published_after: str | None = None  # YYYY-MM-DD
+    published_before: str | None = None
+    country: str | None = None  # ISO 3166 alpha-2
+    language: str | None = None  # ISO 639-1
+    category: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    title: str
+    url: str
+    snippet: str = ""
+    date: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResults:
+    """What a search gave: the hits in order, and the service's own direct answer if it has one."""
+
+    results: tuple[SearchResult, ...]
+    answer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page as the model reads it: Markdown, and the absolute links it holds (they may be opened next)."""
+
+    url: str  # where it was in the end, after redirects
+    title: str
+    text: str
+    date: str | None = None
+    links: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class SearchProvider(Protocol):
+    async def search(self, query: SearchQuery) -> list[SearchResult] | SearchResults: ...
+
+
+@runtime_checkable
+class ReadProvider(Protocol):
+    async def read(self, url: str) -> Page: ...
+
+
+T = TypeVar("T", SearchResult, Page)
+
+
+def as_results(value: object) -> SearchResults:
+    """What a provider returned, ours or a plugin's, as `SearchResults`. A hit without a URL is dropped."""
+    if isinstance(value, SearchResults):
+        return value
+    answer = ""
+    if isinstance(value, Mapping):
+        answer = str(value.get("answer") or "")
+        value = value.get("results") or ()
+    if not isinstance(value, Iterable) or isinstance(value, str | bytes):
+        raise Unavailable(f"the provider returned {type(value).__name__}, not a list of results")
+    hits = [hit if isinstance(hit, SearchResult) else _from_mapping(SearchResult, hit) for hit in value]
+    return SearchResults(tuple(hit for hit in hits if hit.url), answer)
+
+
+def as_page(value: object) -> Page:
+    return value if isinstance(value, Page) else _from_mapping(Page, value)
+
+
+def _from_mapping(kind: type[T], value: object) -> T:
+    if not isinstance(value, Mapping):
+        raise Unavailable(f"the provider returned {type(value).__name__}, not a {kind.__name__}")
+    known: dict[str, Any] = {}
+    for field in fields(kind):
+        given = value.get(field.name)
+        if field.name == "links":
+            known["links"] = tuple(str(link) for link in given or ())
+        elif given is not None:
+            known[field.name] = str(given)
+        elif field.name in ("title", "url", "text"):
+            known[field.name] = ""
+    return kind(**known)

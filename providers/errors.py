@@ -1,0 +1,61 @@
+"""How a provider fails. Every foreign exception is translated into one of these, once, where it is first met.
+
+ProviderError
+├── BadRequest      the query or URL itself is wrong: another provider would refuse it too, so nothing falls over
+├── NotAllowed      the guard refused the address; says no more than that (no IP, no port, no reason to probe)
+├── AuthFailed      the key is missing or refused
+├── QuotaExceeded   the plan is used up
+├── RateLimited     too many calls; `retry_after` seconds if the service said so
+├── TimedOut        no answer in time
+├── Unavailable     5xx, connection trouble, an answer nobody can read
+├── PageBlocked     the page answered with a challenge, a consent wall, a refusal or an empty shell
+└── NoResults       nothing found; counts as failure, so that the next provider is asked
+"""
+
+from __future__ import annotations
+
+
+class ProviderError(Exception):
+    """`str(error)` is a sentence for the model and the operator; it never holds a key or an address."""
+
+    falls_over = True
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class BadRequest(ProviderError):
+    falls_over = False
+
+
+class NotAllowed(ProviderError):
+    falls_over = False
+
+
+class AuthFailed(ProviderError):
+    pass
+
+
+class QuotaExceeded(ProviderError):
+    pass
+
+
+class RateLimited(ProviderError):
+    pass
+
+
+class TimedOut(ProviderError):
+    pass
+
+
+class Unavailable(ProviderError):
+    pass
+
+
+class PageBlocked(ProviderError):
+    pass
+
+
+class NoResults(ProviderError):
+    pass

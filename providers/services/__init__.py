@@ -1,0 +1,1 @@
+"""One file per service. `providers.registry` holds the table of them."""

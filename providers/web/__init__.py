@@ -1,0 +1,1 @@
+"""Reaching the open web safely: the guard, the fetcher, the extractor."""

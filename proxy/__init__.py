@@ -1,0 +1,1 @@
+"""What speaks HTTP to clients and models."""

@@ -1,0 +1,1 @@
+"""The APIs that clients speak; each file decodes a body into a request and encodes events into its answer."""

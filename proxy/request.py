@@ -1,0 +1,35 @@
+"""What every dialect becomes before anything else looks at it: the canonical Chat Completions body, plus what the
+client said about search. Handed on to `inject` and the engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """What the client asked of search. `asked` names the field that asked, or is empty."""
+
+    asked: str = ""
+    context_size: str = ""  # low | medium | high
+    country: str = ""
+    allowed_domains: tuple[str, ...] = ()
+    blocked_domains: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class ChatRequest:
+    """`body` is Chat Completions JSON with the client's unknown fields in it and every hosted-search field taken out.
+
+    `raw` is what the client sent; it goes up unchanged where `body` equals it.
+    """
+
+    body: dict[str, Any]
+    raw: bytes
+    model: str
+    stream: bool = False
+    include_usage: bool = False
+    search: SearchOptions = field(default_factory=SearchOptions)
+    changed: bool = False  # does `body` differ from `raw`?

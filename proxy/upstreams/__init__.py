@@ -1,0 +1,1 @@
+"""Where models live; each lane turns a model's answer into events."""

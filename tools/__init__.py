@@ -1,0 +1,1 @@
+"""What the model may call: `web_search` and `open_page`."""

@@ -1,0 +1,87 @@
+"""Numbers sources, once per request. Tools hand it what they found; it hands on numbered `Source`s, and the citer
+looks numbers up in it. The same page keeps its number through all rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from urllib.parse import quote, urlsplit, urlunsplit
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    n: int
+    url: str  # encoded once, here: safe inside a Markdown link, the same bytes in text and annotation
+    title: str  # never empty
+    snippet: str = ""
+    date: str | None = None
+
+    @property
+    def linkable(self) -> bool:
+        """A local document without a public address (`local:name/path`) is cited by title only."""
+        return self.url.startswith(("http://", "https://"))
+
+    @property
+    def host(self) -> str:
+        host = urlsplit(self.url).hostname or self.url
+        return host.removeprefix("www.")
+
+
+class Ledger:
+    """`taken` is the highest number that the conversation already uses: ours count on from there."""
+
+    def __init__(self, taken: int = 0) -> None:
+        self._last = taken
+        self._by_number: dict[int, Source] = {}
+        self._by_page: dict[str, int] = {}
+
+    def add(self, url: str, title: str = "", snippet: str = "", date: str | None = None) -> Source:
+        """The source for this page; a new number only if the page is new. A better title or date fills a gap."""
+        page = same_page(url)
+        known = self._by_page.get(page)
+        if known is not None:
+            old = self._by_number[known]
+            better_title = old.title if old.title != old.host or not title.strip() else title.strip()
+            source = replace(old, title=better_title, snippet=old.snippet or snippet, date=old.date or date)
+            self._by_number[known] = source
+            return source
+        self._last += 1
+        return self._put(self._last, url, title, snippet, date)
+
+    def restore(self, n: int, url: str, title: str = "") -> None:
+        """A number that an earlier answer of ours gave to a page keeps it. The first to claim a number holds it."""
+        if n not in self._by_number and same_page(url) not in self._by_page:
+            self._last = max(self._last, n)
+            self._put(n, url, title, "", None)
+
+    def get(self, n: int) -> Source | None:
+        return self._by_number.get(n)
+
+    def __iter__(self) -> Iterator[Source]:
+        return iter(self._by_number.values())
+
+    def __len__(self) -> int:
+        return len(self._by_number)
+
+    def _put(self, n: int, url: str, title: str, snippet: str, date: str | None) -> Source:
+        source = Source(n, encode_url(url), " ".join(title.split()), snippet, date)
+        if not source.title:
+            source = replace(source, title=source.host)
+        self._by_number[n] = source
+        self._by_page[same_page(url)] = n
+        return source
+
+
+def encode_url(url: str) -> str:
+    """Percent-encodes what would end a Markdown link or break a line; leaves existing escapes alone."""
+    return quote(url.strip(), safe="%/:?#[]@!$&'*+,;=~-._")
+
+
+def same_page(url: str) -> str:
+    """The spelling under which two URLs count as one page: no fragment, no trailing slash, host in lower case."""
+    parts = urlsplit(url.strip())
+    if parts.scheme not in ("http", "https"):
+        return url.strip()
+    netloc = parts.netloc.lower().removesuffix(":443" if parts.scheme == "https" else ":80")
+    return urlunsplit(("", netloc.removeprefix("www."), parts.path.rstrip("/"), parts.query, ""))
