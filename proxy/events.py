@@ -44,7 +44,7 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """One of our own calls begins. `tool` is our name for it (`web_search`, `open_page`), whatever the wire called it."""
+    """One of our own calls begins. `tool` is our name (`web_search`, `open_page`), whatever the wire called it."""
 
     id: str
     tool: str
@@ -100,3 +100,11 @@ Event = (
     | Finished
     | Failed
 )
+
+
+def merge_fields(into: dict[str, Any], fields: Mapping[str, Any]) -> None:
+    """Adds the fields of one delta to those of the deltas before it: text and lists grow, the rest is replaced."""
+    for key, value in fields.items():
+        old: Any = into.get(key)
+        grows = isinstance(value, str | list) and type(old) is type(value)
+        into[key] = old + value if grows else value

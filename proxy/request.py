@@ -13,6 +13,8 @@ class SearchOptions:
     """What the client asked of search. `asked` names the field that asked, or is empty."""
 
     asked: str = ""
+    forced: bool = False  # by a `tool_choice` that names search: the first round must search
+    allowed: bool = False  # by an `allowed_tools` list that names search
     context_size: str = ""  # low | medium | high
     country: str = ""
     allowed_domains: tuple[str, ...] = ()

@@ -1,15 +1,22 @@
-"""What a tool is handed and what it hands back. Handed a `ToolCall` by the loop; the toolbox answers a `ToolResult`."""
+"""What a tool is handed and what it hands back. Handed a `ToolCall` by the loop; the toolbox answers a `ToolResult`.
+`decode_arguments` reads the call's JSON as models really write it; each tool then validates what it gets.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from .ledger import Source
 
 WEB_SEARCH = "web_search"
 OPEN_PAGE = "open_page"
+
+MAX_ARGUMENTS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +42,53 @@ class ToolSpec:
     tool: str
     description: str
     parameters: Mapping[str, Any]
+
+
+class BadArguments(Exception):
+    """The call cannot be understood or may not run. The message says to the model what is wrong with it."""
+
+
+# Models write one item where a list belongs.
+Strings = Annotated[list[str], BeforeValidator(lambda value: value.split(",") if isinstance(value, str) else value)]
+Arguments = TypeVar("Arguments", bound=BaseModel)
+
+
+def decode_arguments(text: str) -> dict[str, Any]:
+    """The object in the arguments text: also if it is missing, encoded twice, or has words around it."""
+    if len(text) > MAX_ARGUMENTS:
+        raise BadArguments("the arguments are too long")
+    value: Any = text
+    for _ in range(3):
+        if isinstance(value, dict):
+            return value
+        if value is None or (isinstance(value, str) and not value.strip()):
+            return {}
+        if not isinstance(value, str):
+            break
+        value = _json_in(value)
+    raise BadArguments("the arguments are not a JSON object")
+
+
+def _json_in(text: str) -> Any:
+    reader = json.JSONDecoder(strict=False)
+    try:
+        return reader.decode(text)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return reader.raw_decode(text, text.index("{"))[0]
+    except (ValueError, RecursionError):
+        raise BadArguments("the arguments are not valid JSON") from None
+
+
+def validate(kind: type[Arguments], given: Mapping[str, Any]) -> Arguments:
+    """The arguments as the tool's own model. Nulls and empty strings count as left out, unknown keys as not there."""
+    try:
+        return kind.model_validate({key: value for key, value in given.items() if value is not None and value != ""})
+    except ValidationError as error:
+        raise BadArguments("; ".join(_problem(detail) for detail in error.errors(include_url=False)[:3])) from None
+
+
+def _problem(detail: Mapping[str, Any]) -> str:
+    what = "is missing or empty" if detail["type"] == "missing" else detail["msg"].removeprefix("Input ")
+    return " ".join([".".join(str(part) for part in detail["loc"]), what]).strip()

@@ -24,7 +24,10 @@ class Source:
 
     @property
     def host(self) -> str:
-        host = urlsplit(self.url).hostname or self.url
+        try:
+            host = urlsplit(self.url).hostname or self.url
+        except ValueError:  # brackets that hold no address
+            host = self.url
         return host.removeprefix("www.")
 
 
@@ -36,18 +39,26 @@ class Ledger:
         self._by_number: dict[int, Source] = {}
         self._by_page: dict[str, int] = {}
 
-    def add(self, url: str, title: str = "", snippet: str = "", date: str | None = None) -> Source:
-        """The source for this page; a new number only if the page is new. A better title or date fills a gap."""
-        page = same_page(url)
-        known = self._by_page.get(page)
-        if known is not None:
+    def add(
+        self, url: str, title: str = "", snippet: str = "", date: str | None = None, *, final_url: str = ""
+    ) -> Source:
+        """The source for this page; a new number only if the page is new. A better title or date fills a gap.
+
+        `final_url` is where redirects led: from now on the same page, under the number of the URL that was asked for.
+        """
+        spellings = [same_page(spelling) for spelling in (url, final_url) if spelling]
+        known = next((self._by_page[page] for page in spellings if page in self._by_page), None)
+        if known is None:
+            self._last += 1
+            source = self._put(self._last, url, title, snippet, date)
+        else:
             old = self._by_number[known]
-            better_title = old.title if old.title != old.host or not title.strip() else title.strip()
+            better_title = old.title if old.title != old.host or not title.strip() else " ".join(title.split())
             source = replace(old, title=better_title, snippet=old.snippet or snippet, date=old.date or date)
             self._by_number[known] = source
-            return source
-        self._last += 1
-        return self._put(self._last, url, title, snippet, date)
+        for page in spellings:
+            self._by_page.setdefault(page, source.n)
+        return source
 
     def restore(self, n: int, url: str, title: str = "") -> None:
         """A number that an earlier answer of ours gave to a page keeps it. The first to claim a number holds it."""
@@ -75,13 +86,17 @@ class Ledger:
 
 def encode_url(url: str) -> str:
     """Percent-encodes what would end a Markdown link or break a line; leaves existing escapes alone."""
-    return quote(url.strip(), safe="%/:?#[]@!$&'*+,;=~-._")
+    return quote(url.strip(), safe="%/:?#[]@!$&'*+,;=~-._", errors="replace")
 
 
 def same_page(url: str) -> str:
     """The spelling under which two URLs count as one page: no fragment, no trailing slash, host in lower case."""
-    parts = urlsplit(url.strip())
+    url = encode_url(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url
     if parts.scheme not in ("http", "https"):
-        return url.strip()
+        return url
     netloc = parts.netloc.lower().removesuffix(":443" if parts.scheme == "https" else ":80")
     return urlunsplit(("", netloc.removeprefix("www."), parts.path.rstrip("/"), parts.query, ""))

@@ -1,0 +1,98 @@
+"""`make demo`: starts the proxy on embedded parts, asks it one question as any OpenAI client would, and stops it.
+
+Handed nothing; prints the answer as it streams, its sources, and how to go on with a real model. Standard library only.
+"""
+# ruff: noqa: S603, T201 - it starts our own console script, and printing is what it is for
+
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PROJECT = Path(__file__).resolve().parent.parent
+SCRIPT = Path(sys.executable).parent / "groundwire"
+QUESTION = "How does Groundwire check citations?"
+START_LIMIT = 30.0
+OURS = ("GROUNDWIRE_", "WEB_SEARCH_PROVIDER")
+
+NEXT = """
+Now with a real model. config.yaml says where it lives (Ollama's usual address is there) and how to search.
+
+  make serve                                           # the proxy, on http://127.0.0.1:8080/v1
+  export OPENAI_BASE_URL=http://127.0.0.1:8080/v1      # that is all an OpenAI client needs to change
+  .venv/bin/groundwire ask "What is new in Python?"    # or ask here; `groundwire check` finds what is not right
+"""
+
+
+@contextmanager
+def proxy() -> Iterator[int]:
+    """The proxy on a free port, with no setting of the person who runs the demo; hands on the port."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+    command = [str(SCRIPT), "serve", "--config", "docs/demo.yaml", "--port", "0"]
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(
+            command, cwd=PROJECT, env=environment | {"PYTHONUNBUFFERED": "1"}, stdout=log, stderr=subprocess.STDOUT
+        )
+        try:
+            limit = time.monotonic() + START_LIMIT
+            while not (ready := re.search(r"listening on http://127\.0\.0\.1:(\d+)", said(log))):
+                if process.poll() is not None or time.monotonic() > limit:
+                    sys.exit(f"The proxy did not start. It said:\n{said(log)}")
+                time.sleep(0.05)
+            yield int(ready[1])
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+def said(log: Any) -> str:
+    """The log is read through the descriptor's own offset, so that the proxy's place in it is not moved."""
+    return os.pread(log.fileno(), 1 << 20, 0).decode(errors="replace")
+
+
+def ask(port: int, question: str) -> Iterator[dict[str, Any]]:
+    """The chunks of a streamed chat completion."""
+    body = {"model": "demo", "messages": [{"role": "user", "content": question}], "stream": True}
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    if answer.status != 200:
+        sys.exit(f"The proxy answered {answer.status}: {answer.read().decode(errors='replace')}")
+    for line in answer:
+        if line.startswith(b"data: {"):
+            yield json.loads(line[len(b"data: ") :])
+        elif line.startswith(b"data: [DONE]"):
+            return
+    sys.exit("\nThe stream ended before its [DONE].")
+
+
+def main() -> None:
+    sources: dict[str, str] = {}
+    with proxy() as port:
+        print(f"Groundwire listens on http://127.0.0.1:{port}/v1. Asking it: {QUESTION}\n")
+        for chunk in ask(port, QUESTION):
+            if "error" in chunk:
+                sys.exit(f"\nThe proxy answered: {chunk['error']}")
+            for choice in chunk["choices"]:
+                print(choice["delta"].get("content") or "", end="", flush=True)
+                for annotation in choice["delta"].get("annotations", []):
+                    source = annotation["url_citation"]
+                    sources[source["url"]] = source["title"]
+    if not sources:
+        sys.exit("\nThe answer came without a source.")
+    print("\n\nSources:")
+    for url, title in sources.items():
+        print(f"  {title}  {url}")
+    print(NEXT, end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""The table of services and the way from a config entry to a working provider.
+
+Handed the `providers:` entries and the fetcher for the open web; hands on one `Named` instance per entry, or a
+`ProviderConfigError` that says which provider, which key, and where to set it. A service is imported when it is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, Field, SecretStr, ValidationError
+
+if TYPE_CHECKING:
+    from .web.http import Fetcher
+
+SERVICES: Mapping[str, str] = {
+    "direct": "providers.services.direct:Direct",
+    "duckduckgo": "providers.services.duckduckgo:DuckDuckGo",
+    "local": "providers.services.local:Local",
+    "searxng": "providers.services.searxng:Searxng",
+}
+PLUGINS = "groundwire.providers"  # the entry-point group of third-party providers
+
+# Endings that no public resolver serves (RFC 6762, 6761, 8375, ICANN's .internal) or that networks use at home.
+PRIVATE_SUFFIXES = (".local", ".localhost", ".internal", ".home.arpa", ".lan", ".home", ".corp", ".intranet", ".test")
+
+
+class ProviderEntry(BaseModel, extra="forbid"):
+    """One entry of `providers:` in the config."""
+
+    name: str = Field(min_length=1)
+    type: str
+    api_key: SecretStr | None = None
+    base_url: str | None = None
+    timeout: float | None = None
+    private: bool | None = None
+    options: dict[str, Any] = {}
+
+
+class ProviderConfigError(ValueError):
+    """A provider cannot be made from its entry; the text is for the operator and never holds a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A provider under the name the operator gave it. What it can do is what it has: `search`, `read` or both."""
+
+    name: str
+    type: str
+    provider: object = field(repr=False)
+    private: bool = False
+
+    @property
+    def can_search(self) -> bool:
+        return callable(getattr(self.provider, "search", None))
+
+    @property
+    def can_read(self) -> bool:
+        return callable(getattr(self.provider, "read", None))
+
+
+def build(entries: Sequence[ProviderEntry], fetcher: Fetcher) -> dict[str, Named]:
+    providers: dict[str, Named] = {}
+    for entry in entries:
+        if entry.name in providers:
+            raise ProviderConfigError(
+                f"providers: the name {entry.name!r} is used twice; give each provider its own name"
+            )
+        providers[entry.name] = _build(entry, fetcher)
+    return providers
+
+
+async def close(providers: Iterable[Named]) -> None:
+    """Closes every provider that can be closed; one that fails to does not keep the others open."""
+    closers = [getattr(named.provider, "aclose", None) for named in providers]
+    await asyncio.gather(*(closer() for closer in closers if callable(closer)), return_exceptions=True)
+
+
+def load(kind: str) -> Any:
+    """The class behind a type name: ours from the table, else a plugin's entry point."""
+    if kind in SERVICES:
+        module, _, name = SERVICES[kind].partition(":")
+        return getattr(import_module(module), name)
+    return _plugins()[kind].load()
+
+
+def _plugins() -> dict[str, EntryPoint]:
+    return {plugin.name: plugin for plugin in entry_points(group=PLUGINS)}
+
+
+def _build(entry: ProviderEntry, fetcher: Fetcher) -> Named:
+    known = [*SERVICES, *_plugins()]
+    if entry.type not in known:
+        raise ProviderConfigError(
+            f"provider {entry.name!r}: unknown type {entry.type!r}{_nearest(entry.type, known)}; "
+            f"known types: {', '.join(sorted(known))}"
+        )
+    given = _flatten(entry)
+    try:
+        service = load(entry.type)
+        settings = _settings(service, given)
+        provider = service(settings, fetcher) if getattr(service, "uses_open_web", False) else service(settings)
+    except ValidationError as error:
+        # Not chained: pydantic's own text quotes the input, and the input may be a key.
+        raise ProviderConfigError(_explain(entry, error)) from None
+    except Exception as error:  # A boundary: a plugin's import and constructor may raise anything.
+        raise ProviderConfigError(
+            f"provider {entry.name!r}: the type {entry.type!r} cannot be set up ({type(error).__name__})"
+        ) from error
+    return Named(entry.name, entry.type, provider, _is_private(entry, service, settings))
+
+
+def _flatten(entry: ProviderEntry) -> dict[str, Any]:
+    """The entry as the service sees it. An empty key (`${NAME:-}` with NAME unset) counts as none."""
+    given: dict[str, Any] = {}
+    if entry.api_key is not None and entry.api_key.get_secret_value():
+        given["api_key"] = entry.api_key.get_secret_value()
+    if entry.base_url:
+        given["base_url"] = entry.base_url
+    if entry.timeout is not None:
+        given["timeout"] = entry.timeout
+    return given | entry.options
+
+
+def _settings(service: Any, given: dict[str, Any]) -> BaseModel | dict[str, Any]:
+    model = getattr(service, "Settings", None)
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        return model.model_validate(given)
+    return given
+
+
+def _is_private(entry: ProviderEntry, service: Any, settings: BaseModel | dict[str, Any]) -> bool:
+    if entry.private is not None:
+        return entry.private
+    if getattr(service, "private", False):
+        return True
+    base_url = settings.get("base_url") if isinstance(settings, dict) else getattr(settings, "base_url", None)
+    return bool(base_url) and not _is_public(str(base_url))
+
+
+def _is_public(base_url: str) -> bool:
+    """Whether the host is out in the public internet, by its name alone: nothing is resolved at start."""
+    host = (urlsplit(base_url).hostname or "").rstrip(".")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return "." in host and not host.endswith(PRIVATE_SUFFIXES)
+    return (getattr(address, "ipv4_mapped", None) or address).is_global
+
+
+def _explain(entry: ProviderEntry, error: ValidationError) -> str:
+    model = load(entry.type).Settings
+    return "; ".join(_explain_one(entry, list(model.model_fields), detail) for detail in error.errors())
+
+
+def _explain_one(entry: ProviderEntry, keys: list[str], detail: Any) -> str:
+    key = ".".join(str(part) for part in detail["loc"]) or "settings"
+    of_entry = key in ("api_key", "base_url", "timeout")
+    place = f"under provider {entry.name!r}" if of_entry else f"under `options:` of provider {entry.name!r}"
+    who = f"provider {entry.name!r} ({entry.type})"
+    if detail["type"] == "missing":
+        example = f"${{{entry.type.upper()}_API_KEY}}" if key == "api_key" else "…"
+        return f"{who}: `{key}` is missing; set `{key}: {example}` {place} in the config"
+    if detail["type"] == "extra_forbidden":
+        takes = ", ".join(keys) or "none"
+        return f"{who}: there is no setting `{key}`{_nearest(key, keys)}; it takes: {takes}"
+    return f"{who}: `{key}` is not valid: {detail['msg']}; set it {place} in the config"
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    matches = get_close_matches(word, known, n=1)
+    return f", did you mean {matches[0]!r}?" if matches else ""

@@ -1,0 +1,104 @@
+"""DuckDuckGo without a key, through the library `ddgs`, which reads the HTML page with a browser's fingerprint.
+
+Handed a `SearchQuery`; hands on hits. DuckDuckGo blocks addresses that ask in bursts, so calls start apart from each
+other, and a call that would have to wait longer than its own time limit is refused at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from ..api import BaseUrl, with_sites
+from ..base import SearchQuery, SearchResult
+from ..errors import NoResults, RateLimited, TimedOut, Unavailable
+
+# Every region DuckDuckGo knows, as country-language; the first of a country is its default.
+REGIONS = (  # noqa: SIM905 - sixty quoted strings read worse
+    "ar-es at-de au-en be-nl be-fr bg-bg br-pt ca-en ca-fr ch-de ch-fr ch-it cl-es cn-zh co-es cz-cs de-de dk-da "
+    "ee-et es-es fi-fi fr-fr gr-el hk-tzh hr-hr hu-hu id-id id-en ie-en il-he in-en it-it jp-jp kr-kr lt-lt lv-lv "
+    "mx-es my-en my-ms nl-nl no-no nz-en pe-es ph-en ph-tl pl-pl pt-pt ro-ro ru-ru se-sv sg-en sk-sk sl-sl th-th "
+    "tr-tr tw-tzh ua-uk uk-en us-en ve-es vn-vi za-en"
+).split()
+COUNTRIES = {"gb": "uk", "si": "sl"}  # ISO 3166 → DuckDuckGo
+LANGUAGES = {"ja": "jp", "ko": "kr", "nb": "no"}  # ISO 639 → DuckDuckGo
+
+
+class DuckDuckGo:
+    class Settings(BaseModel, extra="forbid"):
+        base_url: BaseUrl | None = None  # the search page itself; DuckDuckGo's own unless given
+        timeout: float = Field(10.0, gt=0)
+        rate: float = Field(1.0, gt=0)  # calls started per second
+        in_flight: int = Field(4, gt=0)
+        region: str = "us-en"  # when the query names neither country nor language
+
+    def __init__(self, settings: Settings) -> None:
+        self.timeout = 2 * settings.timeout  # the wait for a turn, and the call
+        self._settings = settings
+        self._next_start = 0.0
+        # A pool of its own: its size bounds the calls in flight even when callers leave before their thread is done.
+        self._pool = ThreadPoolExecutor(settings.in_flight, thread_name_prefix="duckduckgo")
+
+    async def search(self, query: SearchQuery) -> list[SearchResult]:
+        await self._turn()
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._ask, query)
+
+    async def aclose(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _turn(self) -> None:
+        now = asyncio.get_running_loop().time()
+        wait = max(0.0, self._next_start - now)
+        if wait > self._settings.timeout:
+            raise RateLimited("too many searches are waiting for DuckDuckGo", retry_after=wait)
+        self._next_start = now + wait + 1 / self._settings.rate
+        await asyncio.sleep(wait)
+
+    def _ask(self, query: SearchQuery) -> list[SearchResult]:
+        from ddgs import DDGS
+        from ddgs.engines.duckduckgo import Duckduckgo
+        from ddgs.exceptions import DDGSException, TimeoutException
+
+        if self._settings.base_url:
+            Duckduckgo.search_url = self._settings.base_url  # the library has no other way; it holds for the process
+        try:
+            hits: list[dict[str, Any]] = DDGS(timeout=self._settings.timeout).text(  # type: ignore[arg-type]  # fractions work
+                with_sites(query),
+                region=_region(query) or self._settings.region,
+                timelimit=_time_limit(query),
+                max_results=query.limit,
+                backend="duckduckgo",
+            )
+        except TimeoutException:
+            raise TimedOut(f"DuckDuckGo did not answer within {self._settings.timeout:g} s") from None
+        except DDGSException as error:
+            # The library says the same for an empty page, a challenge and every refusal.
+            if str(error) == "No results found.":
+                raise NoResults("DuckDuckGo gave no results; it may be throttling this address") from None
+            raise Unavailable("DuckDuckGo could not be asked (no connection, or a page nobody can read)") from error
+        return [SearchResult(hit.get("title", ""), hit.get("href", ""), hit.get("body", "")) for hit in hits]
+
+
+def _region(query: SearchQuery) -> str | None:
+    """DuckDuckGo's region nearest to the query's country and language; None if it names neither or an unknown one."""
+    country = (query.country or "").lower()
+    language = (query.language or "").lower()
+    country = COUNTRIES.get(country, country)
+    language = LANGUAGES.get(language, language)
+    if country:
+        near = [f"{country}-{language}", *(region for region in REGIONS if region.startswith(f"{country}-"))]
+    else:
+        spoken = (region for region in REGIONS if region.endswith(f"-{language}"))
+        near = [f"{language}-{language}", f"us-{language}", *spoken]
+    return next((region for region in near if region in REGIONS), None)
+
+
+def _time_limit(query: SearchQuery) -> str | None:
+    if query.published_after or query.published_before:
+        today = datetime.now(UTC).date().isoformat()
+        return f"{query.published_after or '1990-01-01'}..{query.published_before or today}"
+    return None if query.time_range == "all" else query.time_range

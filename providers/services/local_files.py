@@ -1,0 +1,202 @@
+"""The folder behind `local`: which of its files are documents, and what a document says.
+
+Handed a folder; hands on document paths (relative, `/`-separated) and parsed `Document`s. Hidden files, links that
+leave the folder, and files over the size limit are no documents.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lxml import etree, html
+
+SKIPPED = ("script", "style", "noscript", "template", "svg", "head", "iframe")
+BLOCKS = frozenset(
+    "address article aside blockquote dd details div dl dt fieldset figcaption figure footer form "  # noqa: SIM905
+    "header hr main nav ol p pre section summary table tr ul".split()
+)
+HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
+
+CHARSET = re.compile(rb"""charset\s*=\s*["']?([\w.:-]{1,40})""", re.IGNORECASE)
+FRONT_MATTER = re.compile(r"\A---\n(.*?\n)(?:---|\.\.\.)(?:\n|\Z)", re.DOTALL)
+FRONT_TITLE = re.compile(r"^title:[ \t]*(\S.*)$", re.MULTILINE)
+ATX_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t#]*")
+UNDERLINE = re.compile(r"([=\-~^#*+])\1{2,}")
+WEB_LINK = re.compile(r"""https?://[^\s<>"'`)\]]+""")
+MARKDOWN_LINK = re.compile(r"\]\(\s*<?([^()\s<>]{1,1000})")
+MARKUP = (
+    (re.compile(r"!?\[([^\[\]]{0,300})\]\([^()]{0,1000}\)"), r"\1"),
+    (re.compile(r"<[^<>]{1,300}>"), " "),
+    (re.compile(r"^[ \t]*(?:#{1,6} |>+ |[-+*] |\|)", re.MULTILINE), ""),
+    (re.compile(r"[*`~|]+|\b_+|_+\b"), " "),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    title: str
+    text: str  # as it is read: Markdown stays as it is, HTML becomes text with headings
+    plain: str  # without markup, as it is searched and quoted
+    links: tuple[str, ...]  # as they are written, absolute or relative
+    date: str
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    root: Path  # real: no link on the way
+    extensions: frozenset[str]
+    max_file_size: int
+
+    def walk(self) -> Iterator[tuple[str, int, int]]:
+        """Every document with the time and size by which a change shows."""
+        if not self.root.is_dir():  # os.walk would call it empty
+            raise NotADirectoryError
+        for folder, folders, names in os.walk(self.root):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            for name in sorted(names):
+                path = (Path(folder) / name).relative_to(self.root).as_posix()
+                if found := self._stat(path):
+                    yield path, found.st_mtime_ns, found.st_size
+
+    def holds(self, path: str) -> bool:
+        return self._stat(path) is not None
+
+    def read(self, path: str) -> Document | None:
+        """None if there is no such document, or none any more."""
+        found = self._stat(path)
+        if found is None:
+            return None
+        try:
+            data = (self.root / path).read_bytes()
+        except OSError:
+            return None
+        date = datetime.fromtimestamp(found.st_mtime, UTC).date().isoformat()
+        name = os.fsencode(path).decode("utf-8", "replace").rpartition("/")[2]
+        return parse(name, data, date)
+
+    def _stat(self, path: str) -> os.stat_result | None:
+        if any(not part or part.startswith(".") for part in path.split("/")):
+            return None
+        if os.path.splitext(path)[1].lower() not in self.extensions:
+            return None
+        try:
+            real = Path(os.path.realpath(self.root / path))
+            found = real.stat()
+        except (OSError, ValueError):  # gone, unreadable, a name no file can have
+            return None
+        fits = stat.S_ISREG(found.st_mode) and found.st_size <= self.max_file_size
+        return found if fits and real.is_relative_to(self.root) else None
+
+
+def parse(name: str, data: bytes, date: str) -> Document:
+    text = _decode(data)
+    suffix = os.path.splitext(name)[1].lower()
+    if suffix in (".html", ".htm"):
+        title, text, links = _read_html(text)
+        return Document(title or name, text, text, links, date)
+    web_links = WEB_LINK.findall(text)
+    if suffix == ".txt":
+        return Document(name, text, text, _distinct(web_links), date)
+    front = FRONT_MATTER.match(text)
+    body = text[front.end() :] if front else text
+    title = _heading(body.splitlines())
+    if front and (named := FRONT_TITLE.search(front[1])):
+        title = named[1].strip("\"' ")
+    return Document(
+        _plain(title) or name, text, _plain(body), _distinct([*MARKDOWN_LINK.findall(text), *web_links]), date
+    )
+
+
+def _decode(data: bytes) -> str:
+    """The text of a file in whatever encoding: a byte-order mark, a declared charset, UTF-8, else Windows-1252."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        text = data.decode("utf-16", "replace")
+    else:
+        declared = CHARSET.search(data[:2048])
+        charsets = ["utf-8-sig", *([declared[1].decode("ascii", "replace")] if declared else [])]
+        text = next(filter(None, (_try(data, charset) for charset in charsets)), None) or data.decode(
+            "cp1252", "replace"
+        )
+    return text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _try(data: bytes, charset: str) -> str | None:
+    try:
+        return data.decode(charset)
+    except (UnicodeError, LookupError):
+        return None
+
+
+def _heading(lines: list[str]) -> str:
+    """The first heading outside code, `# so` or underlined."""
+    fenced = False
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+        if line.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+        elif not fenced and (found := ATX_HEADING.fullmatch(line)):
+            return found[1]
+        elif (
+            not fenced and UNDERLINE.fullmatch(below.strip()) and line.strip() and not UNDERLINE.fullmatch(line.strip())
+        ):
+            return line
+    return ""
+
+
+def _plain(markup: str) -> str:
+    for pattern, instead in MARKUP:
+        markup = pattern.sub(instead, markup)
+    return markup.strip()
+
+
+def _read_html(text: str) -> tuple[str, str, tuple[str, ...]]:
+    """Title, text with headings and list items marked, and link targets."""
+    parser = html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
+    try:
+        root = html.document_fromstring(text.encode(), parser=parser)
+    except etree.ParserError:  # nothing in it
+        return "", "", ()
+    heading = root.find(".//h1")
+    title = root.findtext(".//title") or ("" if heading is None else "".join(map(str, heading.itertext())))
+    links = _distinct(str(anchor.get("href")) for anchor in root.iter("a") if anchor.get("href"))
+    etree.strip_elements(root, *SKIPPED, with_tail=False)
+    lines = (line.rstrip() for line in "".join(_html_text(root)).split("\n"))
+    return " ".join(title.split()), re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip(), links
+
+
+def _html_text(root: etree._Element) -> Iterator[str]:
+    """The text of the tree piece by piece. The walk is flat, because nesting may be deeper than Python's stack."""
+    preformatted = 0
+    new_line = True
+
+    def words(text: str | None) -> str:
+        if not text or preformatted:
+            return text or ""
+        text = re.sub(r"\s+", " ", text)
+        return text.lstrip() if new_line else text
+
+    for event, element in etree.iterwalk(root, events=("start", "end")):
+        tag = str(element.tag)
+        block = tag in BLOCKS or tag in HEADINGS
+        if event == "start":
+            preformatted += tag == "pre"
+            gap = "\n\n" if block else "\n" if tag in ("li", "br") else " " if tag in ("td", "th") else ""
+            new_line = new_line or "\n" in gap
+            piece = gap + HEADINGS.get(tag, "- " if tag == "li" else "") + words(element.text)
+        else:
+            preformatted -= tag == "pre"
+            new_line = new_line or block
+            piece = ("\n\n" if block else "") + words(element.tail)
+        if piece.strip():
+            new_line = False
+        yield piece
+
+
+def _distinct(links: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(links))

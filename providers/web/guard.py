@@ -1,0 +1,256 @@
+"""Judges which addresses of the web may be read: the one parser of page URLs and our own lists of addresses.
+
+Handed a URL, and later the addresses its name resolved to; hands on a `Target` and the address to dial, or refuses.
+It never resolves and never dials. `ipaddress.is_global` is not used: it calls NAT64, multicast and more "global".
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import NoReturn
+from urllib.parse import quote
+
+import idna
+
+from ..errors import BadRequest, NotAllowed
+
+Address = IPv4Address | IPv6Address
+
+_MAX_URL = 8192
+_MAX_NAME = 253
+_WEB_PORTS = frozenset({80, 443, 8080, 8443})  # on any other port we would be a port scanner
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+_EXAMPLE = "a web address looks like https://example.com/page"
+_UNWELCOME = re.compile(r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]")  # controls, backslash, lone surrogates
+_URL = re.compile(r"(https?)://([^/?#]*)([^#]*)(?:#.*)?", re.IGNORECASE | re.DOTALL)
+_BRACKETED = re.compile(r"\[([0-9a-f:.]+)\](?::([0-9]*))?", re.IGNORECASE)
+_NAMED = re.compile(r"([^:\[\]]+)(?::([0-9]*))?")
+_LABEL = re.compile(r"[a-z0-9_-]{1,63}")  # the underscore is no letter of a host name, but lives in the wild
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_DELIMITERS = frozenset("/\\?#@:%[] ")
+_SAFE_IN_PATH = "!$&'()*+,-./:;=?@[]_|~%"
+
+_PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".localdomain", ".home.arpa", ".onion")
+
+_CLOSED_V4 = tuple(
+    IPv4Network(block)
+    for block in (
+        "0.0.0.0/8",  # this network
+        "10.0.0.0/8",
+        "100.64.0.0/10",  # carrier NAT, and one cloud's metadata
+        "127.0.0.0/8",
+        "168.63.129.16/32",  # Azure WireServer
+        "169.254.0.0/16",  # link-local, metadata
+        "172.16.0.0/12",
+        "192.0.0.0/24",  # protocol assignments
+        "192.0.2.0/24",  # documentation
+        "192.31.196.0/24",  # AS112
+        "192.52.193.0/24",  # AMT
+        "192.88.99.0/24",  # 6to4 relays
+        "192.168.0.0/16",
+        "192.175.48.0/24",  # AS112
+        "198.18.0.0/15",  # benchmarking
+        "198.51.100.0/24",  # documentation
+        "203.0.113.0/24",  # documentation
+        "224.0.0.0/4",  # multicast
+        "240.0.0.0/4",  # reserved, broadcast
+    )
+)
+# An allow list with holes: all that embeds an IPv4 address, is local or is not yet assigned lies outside by itself.
+_OPEN_V6 = IPv6Network("2000::/3")
+_CLOSED_V6 = tuple(
+    IPv6Network(block)
+    for block in (
+        "2001::/23",  # Teredo, benchmarking, ORCHID
+        "2001:db8::/32",  # documentation
+        "2002::/16",  # 6to4
+        "2620:4f:8000::/48",  # AS112
+        "3fff::/20",  # documentation
+    )
+)
+_NAT64 = IPv6Network("64:ff9b::/96")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A URL as we read it. `host` is an A-label name or an address without brackets; `url` has no fragment."""
+
+    url: str
+    scheme: str
+    host: str
+    port: int
+    literal: bool
+
+    @property
+    def authority(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+class Guard:
+    """Lets through the public web, and whatever lies inside `allow_networks` (CIDRs), there on any port and name.
+
+    `own` are the addresses we listen on ourselves; they are never read. A wildcard stands for all of loopback.
+    """
+
+    def __init__(self, allow_networks: Sequence[str] = (), own: Sequence[tuple[str, int]] = ()) -> None:
+        self._networks = tuple(ip_network(network, strict=False) for network in allow_networks)
+        self._own = tuple((host.lower(), port) for host, port in own)
+
+    def parse(self, url: str) -> Target:
+        target = _read(url)
+        if target.literal:
+            self.admit(target, [target.host])
+        elif not self._networks and not _is_web_name(target):
+            _refuse()
+        return target
+
+    def admit(self, target: Target, addresses: Sequence[str]) -> str:
+        """The address to dial, once every address that `target` resolved to has been found allowed."""
+        judged = [_judged(target, address) for address in addresses]
+        if not judged or not all(self._allows(target, address) for address in judged):
+            _refuse()
+        return addresses[0]
+
+    def is_public(self, target: Target, addresses: Sequence[str]) -> bool:
+        """Whether it would be allowed without any `allow_networks`: only then may others hear of it."""
+        return bool(addresses) and all(_is_public(target, _judged(target, address)) for address in addresses)
+
+    def _allows(self, target: Target, address: Address) -> bool:
+        if self._is_ourselves(target, address):
+            return False
+        return _is_public(target, address) or any(address in network for network in self._networks)
+
+    def _is_ourselves(self, target: Target, address: Address) -> bool:
+        hosts = {host for host, port in self._own if port == target.port}
+        if address.is_loopback and not hosts.isdisjoint({"", "0.0.0.0", "::", "localhost"}):  # noqa: S104
+            return True
+        return str(address) in hosts or target.host in hosts
+
+
+def _refuse() -> NoReturn:
+    raise NotAllowed("address not allowed")
+
+
+def _is_public(target: Target, address: Address) -> bool:
+    return _is_web_name(target) and _is_internet(address)
+
+
+def _is_web_name(target: Target) -> bool:
+    """What name and port alone can say: no name that only a private network gives out, no port but the web's."""
+    if target.port not in _WEB_PORTS:
+        return False
+    return target.literal or ("." in target.host and not target.host.endswith(_PRIVATE_SUFFIXES))
+
+
+def _is_internet(address: Address) -> bool:
+    if isinstance(address, IPv4Address):
+        return not any(address in block for block in _CLOSED_V4)
+    isatap = int(address) >> 32 & 0xFCFFFFFF == 0x00005EFE
+    return address in _OPEN_V6 and not isatap and not any(address in block for block in _CLOSED_V6)
+
+
+def _judged(target: Target, address: str) -> Address:
+    """The address to judge: behind a DNS64 the answer for every IPv4 site is 64:ff9b:: plus that site's address.
+
+    Only as an answer: nobody links to a page by such a literal.
+    """
+    try:
+        judged = ip_address(address)
+    except ValueError:
+        _refuse()
+    if isinstance(judged, IPv6Address):
+        if judged.scope_id is not None:
+            _refuse()
+        if judged in _NAT64 and not target.literal:
+            return IPv4Address(int(judged) & 0xFFFFFFFF)
+    return judged
+
+
+def _read(url: str) -> Target:
+    text = url.strip(" ")
+    if len(text) > _MAX_URL:
+        raise BadRequest(f"the URL is longer than {_MAX_URL} characters")
+    if _UNWELCOME.search(text):
+        _refuse()
+    if " " in text:
+        raise BadRequest(f"the URL holds a space, which is written %20; {_EXAMPLE}")
+    parts = _URL.fullmatch(text)
+    if parts is None or not parts[2]:
+        raise BadRequest(f"not the URL of a web page; {_EXAMPLE}")
+    scheme = parts[1].lower()
+    host, port, literal = _read_authority(parts[2])
+    path = parts[3] if parts[3].startswith("/") else "/" + parts[3]
+    target = Target("", scheme, host, _DEFAULT_PORTS[scheme] if port is None else port, literal)
+    normal = f"{scheme}://{target.authority}{quote(path, safe=_SAFE_IN_PATH)}"
+    if len(normal) > _MAX_URL:
+        raise BadRequest(f"the URL is longer than {_MAX_URL} characters")
+    return Target(normal, scheme, host, target.port, literal)
+
+
+def _read_authority(authority: str) -> tuple[str, int | None, bool]:
+    if "@" in authority or "%" in authority:
+        _refuse()
+    if bracketed := _BRACKETED.fullmatch(authority):
+        return _read_ipv6(bracketed[1]), _read_port(bracketed[2]), True
+    named = _NAMED.fullmatch(authority)
+    if named is None:
+        _refuse()
+    host = _read_name(named[1])
+    return host, _read_port(named[2]), _is_ipv4(host)
+
+
+def _read_port(digits: str | None) -> int | None:
+    if not digits:
+        return None
+    if len(digits) > 5 or not 0 < int(digits) < 65536:
+        _refuse()
+    return int(digits)
+
+
+def _read_ipv6(text: str) -> str:
+    try:
+        return str(IPv6Address(text))
+    except ValueError:
+        _refuse()
+
+
+def _read_name(host: str) -> str:
+    if len(host) > _MAX_NAME or any(_is_deceptive(character) for character in host if not character.isascii()):
+        _refuse()
+    try:
+        mapped = idna.uts46_remap(host, std3_rules=False).removesuffix(".")
+        labels = [label if label.isascii() else idna.alabel(label).decode() for label in mapped.split(".")]
+    except idna.IDNAError:
+        _refuse()
+    name = ".".join(labels)
+    if len(name) > _MAX_NAME or not all(_LABEL.fullmatch(label) for label in labels):
+        _refuse()
+    return name
+
+
+def _is_deceptive(character: str) -> bool:
+    """Invisible, or a look-alike of what divides a URL."""
+    if unicodedata.category(character)[0] in "CZ":
+        return True
+    try:
+        dropped = not idna.uts46_remap(character, std3_rules=False)
+    except idna.IDNAError:
+        return True
+    return dropped or not _DELIMITERS.isdisjoint(unicodedata.normalize("NFKC", character))
+
+
+def _is_ipv4(name: str) -> bool:
+    """A name that ends in a number is an address, for browsers and libc alike; only its plain form is taken."""
+    if not _NUMBER.fullmatch(name.rpartition(".")[2]):
+        return False
+    try:
+        IPv4Address(name)
+    except ValueError:
+        _refuse()
+    return True

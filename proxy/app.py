@@ -1,0 +1,48 @@
+"""The web application: routes on FastAPI, behind the edge. Handed a config, hands the server an ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from .config import Config
+from .delivery import send_failure
+from .edge import Edge
+from .errors import failure
+from .house import House
+from .routes import ChatCompletions, Forward, Health, Models
+
+
+def build(config: Config) -> Edge:
+    """The application as a server runs it. Its parts are closed when the server stops."""
+    house = House(config)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await house.aclose()
+
+    app = FastAPI(title="Groundwire", openapi_url=None, docs_url=None, redoc_url=None, lifespan=lifespan)
+    edge = Edge(app, config.server)
+    models, health = Models(house), Health(edge)
+    # Plain Starlette routes on ASGI applications: FastAPI's own machinery would cost twice as much per request.
+    app.router.routes += [
+        Route("/v1/chat/completions", ChatCompletions(house, edge), methods=["POST"]),
+        Route("/v1/models", models, methods=["GET"]),
+        Route("/v1/models/{id:path}", models, methods=["GET"]),
+        Route("/healthz", health, methods=["GET"]),
+        Route("/readyz", health, methods=["GET"]),
+        Route("/v1/{path:path}", Forward(house)),
+    ]
+    app.router.default = _nothing_here
+    return edge
+
+
+async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "http":
+        text = f"There is nothing at {scope['path']}. The API lives under /v1, for example /v1/chat/completions."
+        await send_failure(send, failure(404, text, code="not_found"))

@@ -1,0 +1,385 @@
+"""The configuration room: what an operator may say, as strict models, checked as a whole before anyone else sees it.
+
+Handed the `--config` path and the environment; hands a frozen `Config` to the app, or raises `ConfigError`, whose text
+is ready to print. A section that is left out is filled as if there were no file at all: from the environment.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from providers.registry import PLUGINS, SERVICES, ProviderEntry
+
+from .config_file import ConfigError as ConfigError
+from .config_file import Document, KeyPath, read
+
+OPENAI = "https://api.openai.com/v1"
+OLLAMA = "http://127.0.0.1:11434/v1"
+
+# Which provider each variable brings when no `providers` are configured, in fail-over order.
+_PROVIDER_VARIABLES = {
+    "TAVILY_API_KEY": "tavily",
+    "EXA_API_KEY": "exa",
+    "BRAVE_API_KEY": "brave",
+    "SEARXNG_URL": "searxng",
+    "PERPLEXITY_API_KEY": "perplexity",
+    "SERPER_API_KEY": "serper",
+    "JINA_API_KEY": "jina",
+    "FIRECRAWL_API_KEY": "firecrawl",
+}
+
+
+def _no_switch(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("must be a number")
+    return value
+
+
+def _off(value: object) -> object:
+    """YAML reads an unquoted `off` as false. Only that direction: `on` names no mode, so it stays an error."""
+    return "off" if str(value).lower() in ("off", "false", "no") else value
+
+
+def _base_url(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid or not value.isprintable() or " " in value:
+        raise ValueError("must be a URL such as http://127.0.0.1:11434/v1")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ValueError("must be a bare URL, without user, query or fragment; a key belongs in api_key")
+    return value.rstrip("/")
+
+
+def _host(value: str) -> str:
+    if not re.fullmatch(r"[\w.-]+|\[?[0-9A-Fa-f:.]+\]?", value):
+        raise ValueError("must be a bare host name or address, without scheme, port or path")
+    return value.strip("[]").rstrip(".").lower()
+
+
+def _domain(value: str) -> str:
+    if not re.fullmatch(r"[\w-]+(\.[\w-]+)*", value):
+        raise ValueError("must be a bare domain such as example.org; its subdomains are included")
+    return value.lower()
+
+
+def _network(value: object) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(str(value))
+    except ValueError:
+        raise ValueError("must be a network such as 10.0.0.0/8") from None
+
+
+def _forward_path(value: str) -> str:
+    if not re.fullmatch(r"/v1/[\w*./-]+", value, re.A) or {".", "..", ""} & set(value[1:].split("/")):
+        raise ValueError("must be a path such as /v1/batches or /v1/batches/*")
+    return value
+
+
+Count = Annotated[int, BeforeValidator(_no_switch), Field(ge=1, le=1_000_000)]
+Seconds = Annotated[float, BeforeValidator(_no_switch), Field(gt=0, le=86_400)]
+Name = Annotated[str, Field(min_length=1)]
+Domain = Annotated[str, AfterValidator(_domain)]
+Network = Annotated[ipaddress.IPv4Network | ipaddress.IPv6Network, PlainValidator(_network)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, coerce_numbers_to_str=True)
+
+
+class ClientKey(_Section):
+    """One client's key, written as a string or as `{key, name}`."""
+
+    key: SecretStr
+    name: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_string(cls, value: object) -> object:
+        return value if isinstance(value, dict | bool) else {"key": value}
+
+    @field_validator("key")
+    @classmethod
+    def _sendable(cls, key: SecretStr) -> SecretStr:
+        if not re.fullmatch(r"[!-~]+", key.get_secret_value()):
+            raise ValueError("must be printable ASCII without spaces, and not empty")
+        return key
+
+
+class ServerConfig(_Section):
+    host: Annotated[str, AfterValidator(_host)] = "127.0.0.1"
+    port: Annotated[int, BeforeValidator(_no_switch), Field(ge=0, le=65_535)] = 8080
+    keys: list[ClientKey] = []
+    allowed_hosts: list[Annotated[str, AfterValidator(_host)]] = []
+    max_body: Annotated[ByteSize, BeforeValidator(_no_switch), Field(ge=1024)] = ByteSize(10 << 20)
+    request_timeout: Seconds = 600
+    body_timeout: Seconds = 10
+    drain_timeout: Seconds = 30
+
+
+class UpstreamConfig(_Section):
+    name: Name
+    type: Literal["openai", "litellm", "demo"] = "openai"
+    base_url: Annotated[str, AfterValidator(_base_url)] = ""
+    api_key: SecretStr = SecretStr("")
+    models: Annotated[list[Name], Field(min_length=1)] = ["*"]
+    tool_calls: Literal["auto", "native", "prompted", "none"] = "auto"
+    forward: list[Annotated[str, AfterValidator(_forward_path)]] = []
+    headers: Annotated[dict[str, str], Field(repr=False)] = {}
+    connect_timeout: Seconds = 5
+    first_byte_timeout: Seconds = 120
+    idle_timeout: Seconds = 60
+
+    @field_validator("type", "tool_calls")
+    @classmethod
+    def _available(cls, value: str) -> str:
+        if value in ("litellm", "prompted", "none"):
+            raise ValueError("is not available in this version")
+        return value
+
+    @field_validator("headers")
+    @classmethod
+    def _sendable(cls, headers: dict[str, str]) -> dict[str, str]:
+        for name, value in headers.items():
+            if not re.fullmatch(r"[\w!#$%&'*+.^`|~-]+", name, re.A) or re.search(r"[\r\n\0]", value):
+                raise ValueError("must be header names and one-line values")
+        return headers
+
+    @model_validator(mode="after")
+    def _addressed(self) -> Self:
+        if self.type == "openai" and not self.base_url:
+            raise ValueError("type openai needs a base_url such as http://127.0.0.1:11434/v1")
+        if self.type == "demo" and self.base_url:
+            raise ValueError("type demo is built in and takes no base_url")
+        return self
+
+
+class ToolsConfig(_Section):
+    mode: Annotated[Literal["auto", "on_request", "off"], BeforeValidator(_off)] = "auto"
+    search: list[str] = []
+    read: list[str] = []
+    parameters: Literal["basic", "full"] = "basic"
+    provenance: Literal["strict", "context", "open"] = "context"
+    progress: Annotated[Literal["off", "reasoning"], BeforeValidator(_off)] = "off"
+    max_results: Annotated[Count, Field(le=50)] = 5
+    max_page_length: Annotated[Count, Field(ge=200)] = 15_000
+    max_rounds: Annotated[Count, Field(le=100)] = 6
+    max_opens: Annotated[Count, Field(le=100)] = 8
+    search_timeout: Seconds = 8
+    open_timeout: Seconds = 15
+    allowed_domains: list[Domain] = []
+    blocked_domains: list[Domain] = []
+    allow_networks: list[Network] = []
+    public_fallback: bool = False
+
+
+class CitationsConfig(_Section):
+    style: Literal["link", "number", "openai", "none"] = "link"
+    footer: bool = False
+
+
+class Config(_Section):
+    server: ServerConfig = ServerConfig()
+    upstreams: Annotated[list[UpstreamConfig], Field(min_length=1)]
+    providers: list[ProviderEntry]
+    tools: ToolsConfig = ToolsConfig()
+    citations: CitationsConfig = CitationsConfig()
+    store: str = "memory"
+    _notes: tuple[str, ...] = PrivateAttr(())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the operator should hear at start although nothing is wrong."""
+        return self._notes
+
+    @field_validator("store")
+    @classmethod
+    def _available(cls, value: str) -> str:
+        if value.startswith(("redis://", "rediss://")):
+            raise ValueError("redis is not available in this version; write memory")
+        if value != "memory":
+            raise ValueError("must be memory")
+        return value
+
+
+def load(path: Path | None, environ: Mapping[str, str], *, host: str | None = None, port: int | None = None) -> Config:
+    """The config of `path`, else of GROUNDWIRE_CONFIG, else of ./config.yaml, else of the environment alone.
+
+    `host` and `port` are the command line's and win over the file; they are given here because the checks need them.
+    """
+    named = path or environ.get("GROUNDWIRE_CONFIG")
+    if not named and not Path("config.yaml").exists():
+        return _finish(Document("The environment"), environ, host, port)
+    return _finish(read(Path(named or "config.yaml"), environ, Config), environ, host, port)
+
+
+def from_environment(environ: Mapping[str, str]) -> Config:
+    return _finish(Document("The environment"), environ)
+
+
+def _finish(document: Document, environ: Mapping[str, str], host: str | None = None, port: int | None = None) -> Config:
+    """Fills what the document leaves out, validates it, adds what comes from elsewhere, and checks it as a whole."""
+    notes: tuple[str, ...] = ()
+    if "upstreams" not in document.values:
+        document.values["upstreams"] = [_environment_upstream(environ)]
+        document.places["upstreams", 0] = "OPENAI_BASE_URL"
+    if "providers" not in document.values:
+        document.values["providers"], notes = _environment_providers(environ)
+    try:
+        given = Config.model_validate(document.values)
+    except ValidationError as error:
+        raise ConfigError(document.origin, document.problems(error, Config)) from None
+
+    overrides: dict[str, object] = {"keys": [*given.server.keys, *_environment_keys(environ)]}
+    if host is not None:
+        overrides["host"] = document.written["server", "host"] = host
+        document.places["server", "host"] = "--host"
+    if port is not None:
+        overrides["port"] = port
+    names = [entry.name for entry in given.providers]
+    defaults = {tool: names for tool in ("search", "read") if tool not in given.tools.model_fields_set}
+    config = given.model_copy(
+        update={
+            "server": given.server.model_copy(update=overrides),
+            "tools": given.tools.model_copy(update=defaults),
+        }
+    )
+    config = _with_first_search(config, environ)
+    config._notes = notes
+    if problems := [document.problem(path, text + document.given(path)) for path, text in _contradictions(config)]:
+        raise ConfigError(document.origin, problems)
+    return config
+
+
+def _environment_upstream(environ: Mapping[str, str]) -> dict[str, str]:
+    key = environ.get("OPENAI_API_KEY", "")
+    base_url = environ.get("OPENAI_BASE_URL") or (OPENAI if key else OLLAMA)
+    return {"name": "default", "type": "openai", "base_url": base_url, "api_key": key}
+
+
+def _environment_providers(environ: Mapping[str, str]) -> tuple[list[dict[str, str]], tuple[str, ...]]:
+    kinds = {kind: variable for variable, kind in _PROVIDER_VARIABLES.items() if environ.get(variable)}
+    usable = [kind for kind in kinds if kind in SERVICES] or ["duckduckgo"]
+    notes = [
+        f"{variable} is set, but {kind} is not available in this version, so it is not used."
+        for kind, variable in kinds.items()
+        if kind not in SERVICES
+    ]
+    return [_environment_provider(kind, environ) for kind in (*usable, "direct")], tuple(notes)
+
+
+def _environment_provider(kind: str, environ: Mapping[str, str]) -> dict[str, str]:
+    entry = {"name": kind, "type": kind}
+    for variable, of in _PROVIDER_VARIABLES.items():
+        if of == kind and environ.get(variable):
+            entry["base_url" if variable.endswith("_URL") else "api_key"] = environ[variable]
+    return entry
+
+
+def _environment_keys(environ: Mapping[str, str]) -> list[ClientKey]:
+    given = (key.strip() for key in environ.get("GROUNDWIRE_KEYS", "").split(","))
+    try:
+        return [ClientKey(key=SecretStr(key)) for key in given if key]
+    except ValidationError:
+        raise ConfigError("GROUNDWIRE_KEYS", ["each key must be printable ASCII without spaces"]) from None
+
+
+def _with_first_search(config: Config, environ: Mapping[str, str]) -> Config:
+    """WEB_SEARCH_PROVIDER, the name or type of a provider, is asked first; the others stay behind it as fail-over."""
+    wanted = environ.get("WEB_SEARCH_PROVIDER", "")
+    if not wanted:
+        return config
+    providers = config.providers
+    named = [entry for entry in providers if entry.name == wanted] + [e for e in providers if e.type == wanted]
+    if not named:
+        named = [_provider_on_demand(wanted, providers, environ)]
+        providers = [*providers, *named]
+    search = list(dict.fromkeys([named[0].name, *config.tools.search]))
+    tools = config.tools.model_copy(update={"search": search})
+    return config.model_copy(update={"providers": providers, "tools": tools})
+
+
+def _provider_on_demand(kind: str, configured: list[ProviderEntry], environ: Mapping[str, str]) -> ProviderEntry:
+    types = _provider_types()
+    if kind not in types:
+        valid = ", ".join(dict.fromkeys([*(entry.name for entry in configured), *types]))
+        raise ConfigError("WEB_SEARCH_PROVIDER", [f"there is no provider {kind!r}; valid here: {valid}"])
+    needed = next((variable for variable, of in _PROVIDER_VARIABLES.items() if of == kind), None)
+    if needed and not environ.get(needed):
+        raise ConfigError("WEB_SEARCH_PROVIDER", [f"{kind} needs {needed}, or an entry of its own under providers"])
+    return ProviderEntry.model_validate(_environment_provider(kind, environ))
+
+
+def _provider_types() -> list[str]:
+    return [*SERVICES, *(plugin.name for plugin in entry_points(group=PLUGINS))]
+
+
+def _contradictions(config: Config) -> Iterator[tuple[KeyPath, str]]:
+    """What no single section can see, each with the key it is about."""
+    server = config.server
+    if not server.keys and not _is_loopback(server.host):
+        yield ("server", "host"), "must be 127.0.0.1 while there are no client keys; set server.keys or GROUNDWIRE_KEYS"
+    for index, upstream in enumerate(config.upstreams):
+        if _is_own_listener(upstream.base_url, server):
+            yield (
+                ("upstreams", index, "base_url"),
+                (
+                    f"must be the model's server, but port {server.port} of this machine is Groundwire itself; "
+                    "OPENAI_BASE_URL may name Groundwire for its clients only"
+                ),
+            )
+    types = _provider_types()
+    for index, provider in enumerate(config.providers):
+        if provider.type not in types:
+            yield ("providers", index, "type"), f"must be a provider of this version ({', '.join(types)})"
+    names = [entry.name for entry in config.providers]
+    for section, taken in (("upstreams", [entry.name for entry in config.upstreams]), ("providers", names)):
+        for index, name in enumerate(taken):
+            if name in taken[:index]:
+                yield (section, index, "name"), "must not be the name of another entry"
+    for tool, chosen in (("search", config.tools.search), ("read", config.tools.read)):
+        for index, name in enumerate(chosen):
+            if name not in names:
+                yield (
+                    ("tools", tool, index),
+                    f"must be the name of a provider ({', '.join(names) or 'none is configured'})",
+                )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _is_own_listener(base_url: str, server: ServerConfig) -> bool:
+    if not base_url:
+        return False
+    parts = urlsplit(base_url)
+    host, port = parts.hostname or "", parts.port or {"http": 80, "https": 443}[parts.scheme]
+    here = [_is_loopback(name) or name in ("0.0.0.0", "::") for name in (host, server.host)]  # noqa: S104 compared, not bound
+    return port == server.port and (all(here) or host == server.host)

@@ -1,0 +1,289 @@
+"""Chat Completions: `decode(body)` → ChatRequest; events → chunks (`Encoder`) or one body (`fold`); errors dressed.
+
+Bad input is refused in `decode` and nowhere later. The encoder writes one id, one role chunk, one finishing chunk
+with all annotations on it, and one `[DONE]`, however many rounds the answer took.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+
+from tools.ledger import Source
+
+from ..errors import refuse
+from ..events import (
+    Begun,
+    Citation,
+    Event,
+    Failed,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolFinished,
+    ToolStarted,
+    UsageSeen,
+    merge_fields,
+)
+from ..request import ChatRequest, SearchOptions
+from ..sse import DONE, encode
+
+SUFFIX = ":online"
+_HOSTED_TOOLS = ("web_search", "web_fetch", "openrouter:web_search")
+_NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+
+
+# Request
+
+
+def decode(raw: bytes) -> ChatRequest:
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise refuse(400, f"The request body is not valid JSON: {error}.", code="invalid_json") from None
+    if not isinstance(body, dict):
+        raise refuse(400, "The request body must be a JSON object.", code="invalid_type")
+    model, messages = body.get("model"), body.get("messages")
+    if not isinstance(model, str) or not model:
+        raise refuse(400, "`model` is missing: name the model that should answer.", param="model", code="missing_field")
+    if not isinstance(messages, list) or not messages or not all(isinstance(m, dict) for m in messages):
+        text = "`messages` must be a non-empty list of message objects."
+        raise refuse(400, text, param="messages", code="invalid_type")
+    if not isinstance(body.get("stream"), bool | None):
+        raise refuse(400, "`stream` must be true or false.", param="stream", code="invalid_type")
+    if not isinstance(body.get("tools"), list | None):
+        raise refuse(400, "`tools` must be a list.", param="tools", code="invalid_type")
+    search, stripped = _take_out_search(body)
+    options = body.get("stream_options")
+    usage = isinstance(options, dict) and options.get("include_usage") is True
+    return ChatRequest(stripped, raw, model, bool(body.get("stream")), usage, search, stripped != body)
+
+
+def _take_out_search(body: dict[str, Any]) -> tuple[SearchOptions, dict[str, Any]]:
+    """What the client says about search, and its body without those fields: no other upstream knows them."""
+    asked, options = "", dict[str, Any]()
+    body = dict(body)
+    hosted = body.pop("web_search_options", None)
+    if hosted is not None:
+        asked, options = "web_search_options", hosted if isinstance(hosted, dict) else {}
+    if body.get("tools"):
+        theirs = [tool for tool in body["tools"] if not _is_hosted(tool)]
+        ours = [tool for tool in body["tools"] if _is_hosted(tool)]
+        if ours:
+            asked = asked or "tool"
+            for tool in ours:
+                options = {**tool, **(tool.get("parameters") or {}), **options}
+            body["tools"] = theirs
+            if not theirs:
+                del body["tools"]
+    forced = allowed = False
+    choice = body.get("tool_choice")
+    if isinstance(choice, dict):
+        if _is_hosted(choice) or _names_our_tool(choice, body):
+            forced, asked = True, asked or "tool_choice"
+            del body["tool_choice"]
+        elif choice.get("type") == "allowed_tools":
+            listed = choice.get("allowed_tools")
+            entries = listed.get("tools") if isinstance(listed, dict) else None
+            rest = [e for e in entries or () if not (_is_hosted(e) or _names_our_tool(e, body))]
+            if listed and entries and len(rest) < len(entries):
+                allowed, asked = True, asked or "tool_choice"
+                body["tool_choice"] = {**choice, "allowed_tools": {**listed, "tools": rest}} if rest else "none"
+    return _search_options(asked, forced, allowed, options), body
+
+
+def _search_options(asked: str, forced: bool, allowed: bool, options: dict[str, Any]) -> SearchOptions:
+    location = options.get("user_location")
+    location = location if isinstance(location, dict) else {}
+    nested = location.get("approximate")
+    country = (nested if isinstance(nested, dict) else location).get("country")
+    size = options.get("search_context_size")
+    filters = options.get("filters")
+    filters = {**options, **filters} if isinstance(filters, dict) else options
+    return SearchOptions(
+        asked,
+        forced,
+        allowed,
+        context_size=size if size in ("low", "medium", "high") else "",
+        country=country.upper() if isinstance(country, str) and len(country) == 2 else "",
+        allowed_domains=_domains(filters.get("allowed_domains")),
+        blocked_domains=_domains(filters.get("blocked_domains")),
+    )
+
+
+def _domains(value: object) -> tuple[str, ...]:
+    return tuple(d for d in value if isinstance(d, str) and d) if isinstance(value, list) else ()
+
+
+def _is_hosted(tool: object) -> bool:
+    return isinstance(tool, dict) and isinstance(tool.get("type"), str) and tool["type"].startswith(_HOSTED_TOOLS)
+
+
+def _names_our_tool(choice: object, body: dict[str, Any]) -> bool:
+    """Does this name `web_search` as a function, although the client defines no such function?"""
+    if not isinstance(choice, dict) or choice.get("type") != "function":
+        return False
+    function = choice.get("function")
+    name = function.get("name") if isinstance(function, dict) else choice.get("name")
+    if name not in ("web_search", "open_page"):
+        return False
+    defined = [t["function"].get("name") for t in body.get("tools") or () if isinstance(t.get("function"), dict)]
+    return name not in defined
+
+
+# Answer
+
+
+class Encoder:
+    """Events → bytes for the wire. `feed(events)` per batch; what it returns is written in one go."""
+
+    def __init__(self, request: ChatRequest, *, progress: bool = False) -> None:
+        self._answer = _Answer(request)
+        self._usage_asked = request.include_usage
+        self._progress = progress
+        self._text_head = self._text_tail = b""
+
+    def feed(self, events: Iterable[Event]) -> bytes:
+        out = []
+        for event in events:
+            if isinstance(event, TextDelta):
+                out.append(self._text_head + orjson.dumps(event.text) + self._text_tail)
+            else:
+                out.append(self._encode(event))
+        return b"".join(out)
+
+    def _encode(self, event: Event) -> bytes:
+        answer = self._answer
+        if isinstance(event, Begun):
+            answer.begin(event)
+            whole = self._chunk({"content": 0})
+            head, _, tail = whole.partition(b'"content":0')
+            self._text_head, self._text_tail = head + b'"content":', tail
+            return self._chunk({"role": "assistant", "content": "", "refusal": None})
+        if isinstance(event, ReasoningDelta):
+            return self._chunk(dict(event.fields))
+        if isinstance(event, ToolCallDelta):
+            return self._chunk({"tool_calls": [_call_delta(event)]})
+        if isinstance(event, ToolStarted):
+            return self._chunk({"reasoning_content": progress_line(event)}) if self._progress else b""
+        if isinstance(event, Finished):
+            return self._finish(event)
+        if isinstance(event, Failed):
+            return encode(error_body(event))
+        answer.take(event)
+        return b""
+
+    def _finish(self, event: Finished) -> bytes:
+        answer = self._answer
+        delta = {"annotations": answer.annotations} if answer.annotations else {}
+        out = self._chunk(delta, event.reason, **answer.extras())
+        if self._usage_asked:
+            out += encode(orjson.dumps({**answer.head("chat.completion.chunk"), "choices": [], "usage": answer.usage}))
+        return out + DONE
+
+    def _chunk(self, delta: dict[str, Any], reason: str | None = None, **extras: Any) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        chunk = {**self._answer.head("chat.completion.chunk"), "choices": [choice], **extras}
+        if self._usage_asked:
+            chunk["usage"] = None
+        return encode(orjson.dumps(chunk))
+
+
+def fold(events: Iterable[Event], request: ChatRequest) -> bytes:
+    """The same events as one body."""
+    answer = _Answer(request)
+    text: list[str] = []
+    message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
+    calls: list[dict[str, Any]] = []
+    reason = "stop"
+    for event in events:
+        if isinstance(event, TextDelta):
+            text.append(event.text)
+        elif isinstance(event, Begun):
+            answer.begin(event)
+        elif isinstance(event, ReasoningDelta):
+            merge_fields(message, event.fields)
+        elif isinstance(event, ToolCallDelta):
+            _add_call(calls, event)
+        elif isinstance(event, Finished):
+            reason = event.reason
+        else:
+            answer.take(event)
+    if text or not calls:
+        message["content"] = "".join(text)
+    if calls:
+        message["tool_calls"] = calls
+    if answer.annotations:
+        message["annotations"] = answer.annotations
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
+    body = {**answer.head("chat.completion"), "choices": [choice], "usage": answer.usage, **answer.extras()}
+    return orjson.dumps(body)
+
+
+def error_body(failed: Failed) -> bytes:
+    return orjson.dumps({"error": failed.error})
+
+
+class _Answer:
+    """What the streamed and the whole answer have in common: its head, and what gathers until its end."""
+
+    def __init__(self, request: ChatRequest) -> None:
+        self._id = "chatcmpl-" + secrets.token_hex(12)
+        self._created = int(time.time())
+        self._model = request.model
+        self._fields: dict[str, Any] = {}
+        self._sources: dict[int, Source] = {}
+        self.annotations: list[dict[str, Any]] = []
+        self.usage: dict[str, Any] = dict(_NO_USAGE)
+
+    def begin(self, event: Begun) -> None:
+        self._model = event.model or self._model
+        self._fields = dict(event.fields)
+
+    def take(self, event: Event) -> None:
+        if isinstance(event, Citation):
+            self.annotations.append(_annotation(event))
+        elif isinstance(event, ToolFinished):
+            self._sources.update((source.n, source) for source in event.sources)
+        elif isinstance(event, UsageSeen):
+            self.usage = {**_NO_USAGE, **event.usage}
+
+    def head(self, kind: str) -> dict[str, Any]:
+        return {"id": self._id, "object": kind, "created": self._created, "model": self._model, **self._fields}
+
+    def extras(self) -> dict[str, Any]:
+        """Perplexity's list of sources, for clients that read it."""
+        found = [{"title": s.title, "url": s.url, "date": s.date, "snippet": s.snippet} for s in self._sources.values()]
+        return {"search_results": found} if found else {}
+
+
+def _annotation(event: Citation) -> dict[str, Any]:
+    place = {"start_index": event.start, "end_index": event.end, "url": event.source.url, "title": event.source.title}
+    return {"type": "url_citation", "url_citation": place}
+
+
+def _call_delta(event: ToolCallDelta) -> dict[str, Any]:
+    if not event.id:
+        return {"index": event.index, "function": {"arguments": event.arguments}, **(event.extra or {})}
+    function = {"name": event.name, "arguments": event.arguments}
+    return {"index": event.index, "id": event.id, "type": "function", "function": function, **(event.extra or {})}
+
+
+def _add_call(calls: list[dict[str, Any]], event: ToolCallDelta) -> None:
+    if event.id:
+        calls.append({"id": event.id, "type": "function", "function": {"name": event.name, "arguments": ""}})
+    call = calls[event.index]
+    call["function"]["arguments"] += event.arguments
+    if event.extra:
+        merge_fields(call, event.extra)
+
+
+def progress_line(event: ToolStarted) -> str:
+    wanted = event.arguments.get("query") or event.arguments.get("url") or event.arguments.get("urls") or ""
+    verb = "Searching the web" if event.tool == "web_search" else "Reading"
+    return f"{verb}: {wanted}\n"

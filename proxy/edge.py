@@ -1,0 +1,171 @@
+"""The guard at the door, in pure ASGI: Host, keys, content type, body limits, request ids, and the way out at shutdown.
+Handed every request before a route sees it; hands on the ones that may enter. Refusals that any room raises become
+their HTTP answer here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import secrets
+import time
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .config import ServerConfig
+from .delivery import send_failure
+from .errors import RequestError, failure, refuse
+from .events import Failed
+
+log = logging.getLogger("groundwire.access")
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 compared with, not bound
+_CREDENTIALS = (b"authorization", b"x-api-key", b"x-groundwire-key")
+_UPLOADS = ("/v1/audio/", "/v1/images/")  # where OpenAI's own API takes forms
+
+
+class Edge:
+    def __init__(self, app: ASGIApp, server: ServerConfig) -> None:
+        self._app = app
+        self._keys = [_digest(key.key.get_secret_value().encode()) for key in server.keys]
+        # Bound to every address, the names a machine is called by cannot be known; then the keys are the guard.
+        self._any_host = server.host in _ANY_ADDRESS and not server.allowed_hosts
+        self._hosts = _LOOPBACK_NAMES | {server.host} | set(server.allowed_hosts)
+        self._under_way: set[asyncio.Task[None]] = set()
+        self.draining = False
+        self.stopping = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        request_id = "req_" + secrets.token_hex(12)
+        scope["request_id"] = request_id
+        status = 0
+
+        async def send_marked(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"].append((b"x-request-id", request_id.encode()))
+            await send(message)
+
+        task = asyncio.current_task()
+        assert task is not None
+        self._under_way.add(task)
+        try:
+            self._admit(scope)
+            await self._app(scope, receive, send_marked)
+        except RequestError as error:
+            if status:
+                raise
+            await send_failure(send_marked, error.failed)
+        except asyncio.CancelledError:
+            if not self.stopping:
+                raise
+            task.uncancel()
+            if not status:
+                await send_failure(send_marked, shutting_down())
+        finally:
+            self._under_way.discard(task)
+            if log.isEnabledFor(logging.INFO):
+                spent = (time.perf_counter() - began) * 1000
+                log.info("%s %s %s %.0f ms %s", scope["method"], scope["path"], status or "left", spent, request_id)
+
+    def stop_now(self) -> None:
+        """Ends what is under way: streams say so in an error event, the rest gets 503."""
+        self.draining = self.stopping = True
+        for task in self._under_way:
+            task.cancel()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._under_way)
+
+    def _admit(self, scope: Scope) -> None:
+        headers: dict[bytes, list[bytes]] = {}
+        for key, value in scope["headers"]:
+            headers.setdefault(key, []).append(value)
+        self._check_host(headers)
+        if b"content-length" in headers and b"transfer-encoding" in headers:
+            raise refuse(400, "Send either Content-Length or Transfer-Encoding, not both.", code="bad_request")
+        if self._keys and scope["path"] not in OPEN_PATHS:
+            self._check_key(headers)
+        if scope["method"] == "POST":
+            self._check_content_type(scope["path"], headers)
+
+    def _check_host(self, headers: dict[bytes, list[bytes]]) -> None:
+        given = headers.get(b"host", [])
+        if len(given) != 1:
+            raise refuse(400, "Send exactly one Host header.", code="bad_host")
+        if self._any_host:
+            return
+        host = given[0].decode("latin-1").lower()
+        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+        if name.rstrip(".") not in self._hosts:
+            text = f"The host '{name}' is not served here. Add it to `server.allowed_hosts` if it should be."
+            raise refuse(403, text, code="host_not_allowed")
+
+    def _check_key(self, headers: dict[bytes, list[bytes]]) -> None:
+        given = {
+            value[7:].strip() if name == b"authorization" and value[:7].lower() == b"bearer " else value.strip()
+            for name in _CREDENTIALS
+            for value in headers.get(name, [])
+        }
+        if len(given) > 1:
+            raise refuse(400, "The request carries two different keys; send one.", code="ambiguous_key")
+        digest = _digest(given.pop() if given else b"")
+        # Every key is compared, found or not, so that the time taken tells nothing.
+        if not sum(hmac.compare_digest(digest, key) for key in self._keys):
+            text = "The API key is missing or not valid for this server. Send it as `Authorization: Bearer …`."
+            raise refuse(401, text, kind="authentication_error", code="invalid_api_key")
+
+    def _check_content_type(self, path: str, headers: dict[bytes, list[bytes]]) -> None:
+        """A web page can post a form to a loopback server without asking anybody; it cannot post JSON."""
+        kind = headers.get(b"content-type", [b""])[0].split(b";")[0].strip().lower()
+        if kind == b"application/json" or (kind.startswith(b"application/") and kind.endswith(b"+json")):
+            return
+        upload = kind == b"multipart/form-data" and path.startswith(_UPLOADS)
+        if not upload or (b"origin" in headers and not self._keys):
+            raise refuse(
+                415, "Send the body as JSON, with `Content-Type: application/json`.", code="unsupported_media_type"
+            )
+
+
+async def read_body(receive: Receive, scope: Scope, server: ServerConfig) -> bytes:
+    """The whole body, within the size and time that the server allows."""
+    too_long = failure(413, f"The request body is larger than {server.max_body} bytes.", code="request_too_large")
+    length = next((value for key, value in scope["headers"] if key == b"content-length"), b"0")
+    if length.isdigit() and int(length) > server.max_body:
+        raise RequestError(too_long)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(server.body_timeout):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise refuse(400, "The client left before the body was complete.", code="client_left")
+                part = message.get("body", b"")
+                size += len(part)
+                if size > server.max_body:
+                    raise RequestError(too_long)
+                parts.append(part)
+                if not message.get("more_body"):
+                    return b"".join(parts)
+    except TimeoutError:
+        raise refuse(408, "The request body did not arrive in time.", code="request_timeout") from None
+
+
+def shutting_down() -> Failed:
+    return failure(503, "The server is shutting down; ask again in a moment.", code="shutting_down", retry=True)
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()

@@ -1,0 +1,107 @@
+"""The only driver: obeys the loop, asks the model, runs the tools, and passes the text through the citer. Handed an
+offer and an upstream, hands on batches of events for a dialect to encode. Leaving it early (the client went away)
+closes the upstream and cancels the tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from tools.ledger import Ledger
+from tools.toolbox import Desk, Toolbox
+
+from .citations import Citer, Style
+from .errors import NO_RETRY, failure
+from .events import Event, Failed, Finished, TextDelta, UsageSeen
+from .inject import Offer
+from .loop import End, RunTools, ToolLoop
+from .request import ChatRequest
+from .upstreams.base import Upstream
+
+_RESULTS_PER_CONTEXT_SIZE = {"low": 3, "medium": 5, "high": 10}
+
+
+class Engine:
+    def __init__(self, toolbox: Toolbox, *, max_rounds: int = 6, style: Style = "link", footer: bool = False) -> None:
+        self.toolbox = toolbox
+        self._max_rounds = max_rounds
+        self._style: Style = style
+        self._footer = footer
+
+    async def answer(
+        self, request: ChatRequest, offer: Offer, upstream: Upstream, headers: Mapping[str, str]
+    ) -> AsyncGenerator[list[Event], None]:
+        """Everything that happens while this request is answered. The last event is Finished or Failed."""
+        ledger = Ledger(offer.taken)
+        for n, (url, title) in offer.known.items():
+            ledger.restore(n, url, title)
+        desk = self._desk(request, offer, ledger)
+        loop = ToolLoop(offer, self._max_rounds)
+        plain = not offer.owned or offer.response_format is not None
+        citer = Citer(ledger.get, self._style, self._footer, enabled=not plain)
+        while not isinstance(action := loop.next_action(), End):
+            if isinstance(action, RunTools):
+                results = await desk.run(action.calls)
+                yield loop.tools_done(results, spent=desk.spent)
+                continue
+            ended = False
+            async with aclosing(upstream.stream(action.body, headers)) as batches:
+                async for batch in batches:
+                    events = self._dress(loop.receive(batch), citer, desk, loop)
+                    if events:
+                        yield events
+                    ended = isinstance(batch[-1], Finished | Failed)
+            if not ended:
+                yield [
+                    failure(
+                        502, "The model's server ended the answer before it was complete.", code="upstream_truncated"
+                    )
+                ]
+                return
+
+    def _dress(self, events: Iterable[Event], citer: Citer, desk: Desk, loop: ToolLoop) -> list[Event]:
+        """Text through the citer; the end with what the whole request gathered."""
+        out: list[Event] = []
+        for event in events:
+            if isinstance(event, TextDelta):
+                out += citer.feed(event.text)
+            elif isinstance(event, UsageSeen):
+                out += citer.flush()
+                out.append(UsageSeen({**event.usage, **_tool_usage(desk)}))
+            elif isinstance(event, Failed) and loop.rounds:
+                out.append(replace(event, headers={**event.headers, **NO_RETRY}))
+            else:
+                out.append(event)
+        return out
+
+    def _desk(self, request: ChatRequest, offer: Offer, ledger: Ledger) -> Desk:
+        search = request.search
+        return self.toolbox.desk(
+            ledger=ledger,
+            seen_texts=_texts(offer.body["messages"]),
+            country=search.country,
+            limit=_RESULTS_PER_CONTEXT_SIZE.get(search.context_size),
+            allowed_domains=search.allowed_domains,
+            blocked_domains=search.blocked_domains,
+        )
+
+
+def _tool_usage(desk: Desk) -> dict[str, Any]:
+    if not desk.searches and not desk.pages:
+        return {}
+    return {"server_tool_use": {"web_search_requests": desk.searches, "web_fetch_requests": desk.pages}}
+
+
+def _texts(messages: Iterable[Any]) -> list[str]:
+    """What the conversation says, for the URLs in it: the model may open what a person or a tool of theirs named."""
+    texts = []
+    for message in messages:
+        content = message.get("content")
+        if isinstance(content, str):
+            texts.append(content)
+        elif isinstance(content, list):
+            texts += [part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)]
+    return texts

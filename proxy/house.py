@@ -1,0 +1,102 @@
+"""The parts of one running Groundwire, put together once. Handed a config; hands the routes and the command line the
+engine, the toolbox and the upstream that serves a model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from providers import registry
+from providers.chain import ReadChain, SearchChain
+from providers.web.guard import Guard
+from providers.web.http import Fetcher
+from tools.toolbox import Toolbox, ToolPolicy
+
+from .config import Config, UpstreamConfig
+from .echoes import read_echoes
+from .engine import Engine
+from .errors import refuse
+from .inject import Decision, Offer, client_tools, offer
+from .request import ChatRequest
+from .upstreams.base import Upstream
+from .upstreams.demo import DemoUpstream
+from .upstreams.openai_http import OpenAIUpstream
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """An upstream and what the operator said about it."""
+
+    config: UpstreamConfig
+    upstream: Upstream
+
+    def serves(self, model: str) -> bool:
+        return any(fnmatchcase(model, pattern) for pattern in self.config.models)
+
+
+class House:
+    def __init__(self, config: Config) -> None:
+        tools = config.tools
+        own = [(config.server.host, config.server.port)]
+        guard = Guard([str(network) for network in tools.allow_networks], own=own)
+        self.config = config
+        self.fetcher = Fetcher(guard, deadline=tools.open_timeout)
+        self.providers = registry.build(config.providers, self.fetcher)
+        self.searchers = [m for m in (self.providers[name] for name in tools.search) if m.can_search]
+        self.readers = [m for m in (self.providers[name] for name in tools.read) if m.can_read]
+        fallback = tools.public_fallback
+        self.search = SearchChain(self.searchers, public_fallback=fallback) if self.searchers else None
+        self.read = ReadChain(self.readers, public_fallback=fallback) if self.readers else None
+        policy = ToolPolicy(
+            max_results=tools.max_results,
+            max_page_length=tools.max_page_length,
+            allowed_domains=tuple(tools.allowed_domains),
+            blocked_domains=tuple(tools.blocked_domains),
+            provenance=tools.provenance,
+            parameters=tools.parameters,
+            max_opens=tools.max_opens,
+        )
+        self.toolbox = Toolbox(self.search, self.read, policy)
+        style, footer = config.citations.style, config.citations.footer
+        self.engine = Engine(self.toolbox, max_rounds=tools.max_rounds, style=style, footer=footer)
+        self.lanes = [Lane(upstream, _upstream(upstream)) for upstream in config.upstreams]
+
+    def lane_for(self, model: str) -> Lane:
+        """The first upstream whose pattern matches the model."""
+        for lane in self.lanes:
+            if lane.serves(model):
+                return lane
+        text = f"The model '{model}' does not exist: no upstream here serves it."
+        raise refuse(404, text, param="model", code="model_not_found")
+
+    def offer(self, request: ChatRequest, decision: Decision) -> Offer:
+        """The request as the loop takes it: our decoration out of the history, our tools in."""
+        if not decision.offered:
+            return Offer(request.body, client_tools=frozenset(client_tools(request.body)))
+        echoes = read_echoes(request.body["messages"])
+        if echoes.changed:
+            request = replace(request, body={**request.body, "messages": echoes.messages})
+        return replace(offer(request, self.toolbox.specs), taken=echoes.taken, known=echoes.known)
+
+    async def aclose(self) -> None:
+        for lane in self.lanes:
+            await lane.upstream.aclose()
+        for named in self.providers.values():
+            if close := getattr(named.provider, "aclose", None):
+                await close()
+        await self.fetcher.aclose()
+
+
+def _upstream(config: UpstreamConfig) -> Upstream:
+    if config.type == "demo":
+        return DemoUpstream(config.name)
+    return OpenAIUpstream(
+        config.name,
+        config.base_url,
+        config.api_key.get_secret_value(),
+        headers=config.headers,
+        connect_timeout=config.connect_timeout,
+        first_byte_timeout=config.first_byte_timeout,
+        idle_timeout=config.idle_timeout,
+    )

@@ -1,0 +1,274 @@
+"""The rounds of one answer, as a pure state machine: no I/O, no clock. The engine hands it what the model said and
+what the tools found; it hands on what the client may see and says what to do next.
+
+A round asks the model once. Text and thinking pass straight through; calls of the client's tools pass, renumbered
+from 0; our own calls, and calls of tools nobody offered, are held back and answered here. Then the model is asked
+again, with the hidden turn behind the conversation, until it answers, calls the client, or has used up its rounds:
+the last round always answers, because our tools are gone from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from tools.base import ToolCall, ToolResult
+
+from .events import (
+    Begun,
+    Event,
+    Failed,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolFinished,
+    ToolStarted,
+    UsageSeen,
+    merge_fields,
+)
+from .inject import Offer
+from .upstreams import quirks
+from .upstreams.chunks import new_call_id
+
+
+@dataclass(frozen=True, slots=True)
+class AskModel:
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RunTools:
+    calls: tuple[ToolCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    pass
+
+
+Action = AskModel | RunTools | End
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str
+    name: str
+    arguments: list[str]
+    extra: dict[str, Any]
+    ours: bool
+    shown_as: int = -1  # its number among the client's calls
+
+    def as_message(self) -> dict[str, Any]:
+        function = {"name": self.name, "arguments": quirks.replayable("".join(self.arguments))}
+        return {"id": self.id, "type": "function", "function": function, **self.extra}
+
+
+@dataclass(slots=True)
+class _Round:
+    """What the model has said in this round."""
+
+    text: list[str] = field(default_factory=list)
+    fields: dict[str, Any] = field(default_factory=dict)
+    calls: dict[int, _Call] = field(default_factory=dict)
+
+
+class ToolLoop:
+    """Obey `next_action()`; feed `receive()` or `tools_done()`; pass on what they return."""
+
+    def __init__(self, offer: Offer, max_rounds: int) -> None:
+        self._offer = offer
+        self._max_rounds = max_rounds
+        self._messages: list[Any] = list(offer.body["messages"])
+        self._rounds = 0
+        self._round = _Round()
+        self._action: Action | None = None  # None: ask the model
+        self._last = not offer.owned  # is the round under way one in which our tools are gone?
+        self._bare = False  # did the model call our tools in the last round all the same? Then they really go
+        self._formatted = offer.response_format is None or not offer.owned
+        self._ran = False
+        self._begun = False
+        self._shown_calls = 0
+        self._ends_in_space = True  # of the text shown so far; true before any
+        self._usage: dict[str, Any] = {}
+        self._used_ids: set[str] = set()
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds of tools have run."""
+        return self._rounds
+
+    def next_action(self) -> Action:
+        return self._action or AskModel(self._request())
+
+    def receive(self, events: Iterable[Event]) -> list[Event]:
+        out: list[Event] = []
+        for event in events:
+            if isinstance(event, TextDelta):
+                self._receive_text(event, out)
+            elif isinstance(event, ToolCallDelta):
+                self._receive_call(event, out)
+            elif isinstance(event, ReasoningDelta):
+                merge_fields(self._round.fields, event.fields)
+                out.append(event)
+            elif isinstance(event, UsageSeen):
+                add_usage(self._usage, event.usage)
+            elif isinstance(event, Finished):
+                out += self._close_round(event.reason)
+            elif isinstance(event, Failed):
+                self._action = End()
+                out.append(event)
+            elif isinstance(event, Begun) and not self._begun:
+                self._begun = True
+                out.append(event)
+        return out
+
+    def tools_done(self, results: Sequence[ToolResult], *, spent: bool = False) -> list[Event]:
+        """The tools have run. `spent` says that a budget is used up: then the next round is the last."""
+        calls = list(self._round.calls.values())
+        self._messages.append(self._assistant_message(calls))
+        self._messages += [{"role": "tool", "tool_call_id": r.id, "content": r.text} for r in results]
+        self._rounds += 1
+        self._ran = True
+        self._last = spent or self._rounds >= self._max_rounds
+        self._formatted = self._formatted or self._last
+        self._next_round()
+        names = {call.id: self._tool_of(call) for call in calls}
+        return [ToolFinished(r.id, names[r.id], r.ok, r.provider, r.sources) for r in results]
+
+    # What the model says
+
+    def _receive_text(self, event: TextDelta, out: list[Event]) -> None:
+        round_began = not self._round.text
+        self._round.text.append(event.text)
+        if not self._formatted:
+            return  # this text is not the answer: the final, formatted request is still to come
+        if round_began and not (self._ends_in_space or event.text[0].isspace()):
+            event = TextDelta("\n\n" + event.text)
+        self._ends_in_space = event.text[-1].isspace()
+        out.append(event)
+
+    def _receive_call(self, event: ToolCallDelta, out: list[Event]) -> None:
+        call = self._round.calls.get(event.index)
+        if call is None:
+            ours = bool(self._offer.owned) and event.name not in self._offer.client_tools
+            call = _Call(self._fresh_id(event.id) if ours else event.id, event.name, [], {}, ours)
+            if not ours:
+                call.shown_as = self._shown_calls
+                self._shown_calls += 1
+            self._round.calls[event.index] = call
+        call.arguments.append(event.arguments)
+        if event.extra:
+            merge_fields(call.extra, event.extra)
+        if not call.ours:
+            out.append(ToolCallDelta(call.shown_as, event.id, event.name, event.arguments, event.extra))
+
+    def _fresh_id(self, given: str) -> str:
+        """Some models number their calls anew every turn; in one history every id must stand once."""
+        fresh = given if given not in self._used_ids else new_call_id()
+        self._used_ids.add(fresh)
+        return fresh
+
+    def _close_round(self, reason: str) -> list[Event]:
+        ours = [call for call in self._round.calls.values() if call.ours]
+        theirs = [call for call in self._round.calls.values() if not call.ours]
+        if theirs:
+            # The client's turn. Calls of ours beside its own are left out: an unanswered call must stand nowhere.
+            empty = [call for call in theirs if not any(call.arguments)]
+            return [*(ToolCallDelta(call.shown_as, arguments="{}") for call in empty), *self._end("tool_calls")]
+        if ours and not self._last and not (reason == "length" and _cut(ours[-1])):
+            self._action = RunTools(tuple(ToolCall(c.id, self._tool_of(c), "".join(c.arguments)) for c in ours))
+            return [ToolStarted(c.id, self._tool_of(c), _arguments(c)) for c in ours]
+        if ours and self._last and not self._round.text and not self._bare:
+            self._bare = True  # it was told not to call and did nothing else: ask once more with no tool in sight
+            self._next_round()
+            return []
+        if not self._formatted and reason != "length":
+            self._formatted = self._last = True
+            self._next_round()
+            return []
+        return self._end("stop" if reason == "tool_calls" else reason)
+
+    def _end(self, reason: str) -> list[Event]:
+        self._action = End()
+        return [UsageSeen(self._usage), Finished(reason)]
+
+    # What the model is asked
+
+    def _next_round(self) -> None:
+        self._round = _Round()
+        self._action = None
+
+    def _request(self) -> dict[str, Any]:
+        offer = self._offer
+        body = {**offer.body, "messages": self._messages}
+        if not offer.owned:
+            return body
+        if self._formatted and offer.response_format is not None:
+            body["response_format"] = offer.response_format
+        if not self._last:
+            if self._ran and "tool_choice" in body:
+                body["tool_choice"] = offer.free_choice
+            return body
+        theirs = [tool for tool in body["tools"] if _function_name(tool) not in offer.owned]
+        if theirs:
+            body["tools"] = theirs
+            _set_or_drop(body, "tool_choice", offer.client_choice)
+        elif self._bare:
+            del body["tools"]
+            body.pop("tool_choice", None)
+            body.pop("parallel_tool_calls", None)
+        else:
+            body["tool_choice"] = "none"
+        return body
+
+    def _assistant_message(self, calls: list[_Call]) -> dict[str, Any]:
+        text = "".join(self._round.text)
+        calls_out = [call.as_message() for call in calls]
+        return {"role": "assistant", "content": text or None, "tool_calls": calls_out, **self._round.fields}
+
+    def _tool_of(self, call: _Call) -> str:
+        return self._offer.owned.get(call.name, call.name)
+
+
+def add_usage(total: dict[str, Any], usage: Mapping[str, Any]) -> None:
+    """Sums every number of the same name, at every depth; what is no number is taken over."""
+    for key, value in usage.items():
+        old = total.get(key)
+        if isinstance(value, Mapping):
+            nested = total[key] = dict(old) if isinstance(old, Mapping) else {}
+            add_usage(nested, value)
+        elif isinstance(value, int | float) and isinstance(old, int | float) and not isinstance(value, bool):
+            total[key] = old + value
+        elif value is not None or key not in total:
+            total[key] = value
+
+
+def _arguments(call: _Call) -> dict[str, Any]:
+    value = orjson.loads(quirks.replayable("".join(call.arguments)))
+    assert isinstance(value, dict)
+    return value
+
+
+def _cut(call: _Call) -> bool:
+    """Did the token limit cut this call short?"""
+    try:
+        orjson.loads("".join(call.arguments))
+    except orjson.JSONDecodeError:
+        return True
+    return False
+
+
+def _function_name(tool: object) -> str:
+    function = tool.get("function") if isinstance(tool, dict) else None
+    return str(function.get("name")) if isinstance(function, dict) else ""
+
+
+def _set_or_drop(body: dict[str, Any], key: str, value: object) -> None:
+    if value is None:
+        body.pop(key, None)
+    else:
+        body[key] = value

@@ -1,0 +1,67 @@
+"""The process that serves: one socket, uvicorn around the application, and a clean way out. Handed a config, it runs
+until a signal: Ctrl-C ends what is under way at once, SIGTERM lets it finish within the drain time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+
+from . import app
+from .config import Config
+from .edge import Edge
+
+
+def bind(config: Config) -> socket.socket:
+    """The listening socket. Bound before anything is built, so that a busy port is said at once."""
+    family = socket.AF_INET6 if ":" in config.server.host else socket.AF_INET
+    return socket.create_server((config.server.host, config.server.port), family=family, backlog=2048)
+
+
+def serve(config: Config, listener: socket.socket, started: Callable[[], None]) -> None:
+    edge = app.build(config)
+    settings = uvicorn.Config(
+        edge,
+        loop="uvloop",
+        http="httptools",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        lifespan="on",
+    )
+    _Server(settings, edge, config.server.drain_timeout, started).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, settings: uvicorn.Config, edge: Edge, drain: float, started: Callable[[], None]) -> None:
+        super().__init__(settings)
+        self._edge = edge
+        self._drain = drain
+        self._started = started
+        self._running: asyncio.AbstractEventLoop | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._running = asyncio.get_running_loop()
+        self._started()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Never left to uvicorn: it waits for open streams for ever, or cuts them without a word."""
+        if self.should_exit or self._running is None:
+            self.force_exit = True
+        self.should_exit = True
+        if self._running is not None:
+            self._running.call_soon_threadsafe(self._leave, sig)
+
+    def _leave(self, sig: int) -> None:
+        self._edge.draining = True
+        if sig == signal.SIGINT or self.force_exit:
+            self._edge.stop_now()
+        else:
+            asyncio.get_running_loop().call_later(self._drain, self._edge.stop_now)

@@ -1,0 +1,62 @@
+"""Server-sent events, both ways. Handed bytes as the network cut them, hands on the `data` payloads of whole events;
+and wraps payloads for the wire. Follows the WHATWG rules; only `data` matters to the APIs we speak, so event names,
+ids and retry times are read and dropped.
+"""
+
+from __future__ import annotations
+
+PING = b": ping\n\n"
+DONE = b"data: [DONE]\n\n"
+
+
+class EventTooLong(Exception):
+    """An upstream sent an event that no honest answer needs."""
+
+
+class SSEDecoder:
+    """`feed(bytes)` gives the payloads of the events completed by these bytes; `flush()` the unterminated rest."""
+
+    def __init__(self, limit: int = 1_000_000) -> None:
+        self._limit = limit
+        self._rest = b""
+        self._started = False
+
+    def feed(self, data: bytes) -> list[bytes]:
+        data = self._rest + data
+        if not self._started:
+            if len(data) < 3 and b"\xef\xbb\xbf".startswith(data):
+                self._rest = data
+                return []
+            data = data.removeprefix(b"\xef\xbb\xbf")
+            self._started = True
+        if b"\r" in data:
+            # A CR at the very end may be half of a CRLF: it waits for the next bytes.
+            held = b"\r" if data.endswith(b"\r") else b""
+            data = data.removesuffix(held).replace(b"\r\n", b"\n").replace(b"\r", b"\n") + held
+        *blocks, self._rest = data.split(b"\n\n")
+        if len(self._rest) > self._limit:
+            raise EventTooLong
+        return [payload for block in blocks if (payload := _payload(block)) is not None]
+
+    def flush(self) -> list[bytes]:
+        """What stands unterminated at the end. The spec drops it; servers that forget the last blank line exist."""
+        block, self._rest = self._rest, b""
+        payload = _payload(block.replace(b"\r", b"\n"))
+        return [payload] if payload is not None else []
+
+
+def _payload(block: bytes) -> bytes | None:
+    """The data of one event (its lines without the closing blank one), or None for comments and empty events."""
+    if block.startswith(b"data: ") and b"\n" not in block:  # nearly every event there is
+        return block[6:]
+    parts = [
+        line[6:] if line.startswith(b"data: ") else line[5:]
+        for line in block.split(b"\n")
+        if line.startswith(b"data:") or line == b"data"
+    ]
+    payload = b"\n".join(parts)
+    return payload or None
+
+
+def encode(payload: bytes) -> bytes:
+    return b"data: " + payload + b"\n\n"

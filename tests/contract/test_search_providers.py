@@ -1,0 +1,231 @@
+"""Every search service of the registry's table, the same assertions, against its loopback fake."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from providers import registry
+from providers.base import SearchQuery, SearchResult, SearchResults, as_results
+from providers.chain import SearchChain
+from providers.errors import NoResults, RateLimited, Unavailable
+from providers.registry import Named, ProviderEntry
+from tests.fakes.search import FAKES, HITS, HTTP_FAKES, FakeDuckDuckGo, FakeEngine, FakeFolder, FakeSearxng, Reply
+
+SEARCH_SERVICES = sorted(kind for kind in registry.SERVICES if callable(getattr(registry.load(kind), "search", None)))
+FAULTS = [(kind, name) for kind, fake in HTTP_FAKES.items() for name in fake.faults]
+FILTERS = [(kind, name) for kind, fake in HTTP_FAKES.items() for name in fake.filters]
+NEEDED_FAULTS = {
+    "empty", "401", "403", "429", "429 with Retry-After", "500 JSON", "500 HTML", "truncated", "wrong content", "slow"
+}  # fmt: skip
+NEEDED_FILTERS = {"plain", "allowed", "several allowed", "blocked", "time range", "language", "country"}
+
+
+@asynccontextmanager
+async def provider_of(entry: ProviderEntry) -> AsyncIterator[Named]:
+    named = registry.build([entry], cast(Any, None))["fake"]
+    try:
+        yield named
+    finally:
+        await registry.close([named])
+
+
+@asynccontextmanager
+async def started(kind: str, folder: Path) -> AsyncIterator[Named]:
+    if kind == FakeFolder.type:
+        async with provider_of(FakeFolder(folder).entry()) as named:
+            yield named
+        return
+    with HTTP_FAKES[kind]() as fake:
+        async with provider_of(fake.entry()) as named:
+            yield named
+
+
+async def search(named: Named, query: SearchQuery) -> SearchResults:
+    return as_results(await cast(Any, named.provider).search(query))
+
+
+def test_every_search_service_has_a_fake_with_all_rows() -> None:
+    assert set(SEARCH_SERVICES) == FAKES
+    for fake in HTTP_FAKES.values():
+        assert fake.faults.keys() >= NEEDED_FAULTS
+        assert fake.filters.keys() >= NEEDED_FILTERS
+
+
+@pytest.mark.parametrize("kind", SEARCH_SERVICES)
+async def test_hits_arrive_whole_and_unicode_survives(kind: str, tmp_path: Path) -> None:
+    async with started(kind, tmp_path) as named:
+        found = await search(named, SearchQuery("heat", limit=10))
+    assert {hit.title for hit in found.results} == {hit.title for hit in HITS}
+    snippets = {hit.title: hit.snippet for hit in found.results}
+    assert "A heat pump moves heat from cold to warm." in snippets["Heat pumps"]
+    assert "Die Wärme, 熱, heat &" in snippets["Wärme und 熱 ⚡"]
+    assert "https://example.org/heat/pumps.md" in {hit.url for hit in found.results}
+
+
+@pytest.mark.parametrize("kind", SEARCH_SERVICES)
+async def test_no_more_than_asked_for(kind: str, tmp_path: Path) -> None:
+    async with started(kind, tmp_path) as named:
+        found = await SearchChain([named]).search(SearchQuery("heat", limit=2))
+    assert len(found.results.results) == 2
+    assert found.provider == "fake"
+
+
+@pytest.mark.parametrize("kind", SEARCH_SERVICES)
+async def test_parallel_searches_do_not_disturb_each_other(kind: str, tmp_path: Path) -> None:
+    async with started(kind, tmp_path) as named:
+        found = await asyncio.gather(*(search(named, SearchQuery("heat", limit=n)) for n in (1, 2, 3, 4)))
+    assert all(results.results for results in found)
+
+
+@pytest.mark.parametrize("kind", sorted(HTTP_FAKES))
+async def test_unicode_goes_up_unharmed(kind: str) -> None:
+    with HTTP_FAKES[kind]() as fake:
+        async with provider_of(fake.entry()) as named:
+            await search(named, SearchQuery('Wärme & "熱" + 100% ⚡', limit=4))
+        assert fake.asked[0].params["q"] == 'Wärme & "熱" + 100% ⚡'
+
+
+@pytest.mark.parametrize(("kind", "name"), FILTERS)
+async def test_filters_become_what_the_service_knows(kind: str, name: str) -> None:
+    query, expected = HTTP_FAKES[kind].filters[name]
+    with HTTP_FAKES[kind]() as fake:
+        async with provider_of(fake.entry()) as named:
+            await search(named, replace(query, limit=len(HITS)))
+        (asked,) = fake.asked
+    assert {key: value for key, value in asked.params.items() if key != "format"} == expected
+
+
+@pytest.mark.parametrize("kind", sorted(HTTP_FAKES))
+async def test_missing_optional_keys_are_no_fault(kind: str) -> None:
+    with HTTP_FAKES[kind]() as fake:
+        fake.reply = fake.bare_page()
+        async with provider_of(fake.entry()) as named:
+            found = await search(named, SearchQuery("heat", limit=1))
+    assert found.results == (SearchResult("", HITS[0].url),)
+
+
+@pytest.mark.parametrize(("kind", "name"), FAULTS)
+async def test_faults_become_our_errors(kind: str, name: str) -> None:
+    fault = HTTP_FAKES[kind].faults[name]
+    with HTTP_FAKES[kind]() as fake:
+        fake.reply = fault.reply
+        async with provider_of(fake.entry(timeout=0.4 if name == "slow" else 20)) as named:
+            with pytest.raises(fault.error) as caught:
+                await search(named, SearchQuery("heat"))
+    assert type(caught.value) is fault.error
+    assert fault.says in str(caught.value)
+    assert caught.value.retry_after == fault.retry_after
+    assert "127.0.0.1" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", sorted(HTTP_FAKES))
+async def test_nobody_there(kind: str) -> None:
+    with socket.socket() as closed:  # bound, never listening: nobody else can take the port
+        closed.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}/"
+        async with provider_of(ProviderEntry(name="fake", type=kind, base_url=address)) as named:
+            with pytest.raises(Unavailable) as caught:
+                await search(named, SearchQuery("heat"))
+    assert "127.0.0.1" not in str(caught.value)
+
+
+async def searxng(fake: FakeEngine, query: SearchQuery, **options: Any) -> SearchResults:
+    async with provider_of(fake.entry(**options)) as named:
+        return await search(named, query)
+
+
+async def test_searxng_asks_for_more_pages_until_it_has_enough() -> None:
+    with FakeSearxng() as fake:
+        fake.pages = {"1": fake.page(HITS[:2]), "2": fake.page(HITS[1:3]), "3": fake.page(HITS[3:])}
+        found = await searxng(fake, SearchQuery("heat", limit=3))
+        assert [hit.url for hit in found.results] == [hit.url for hit in HITS[:3]]
+        assert [asked.params.get("pageno") for asked in fake.asked] == [None, "2"]
+
+
+async def test_searxng_keeps_the_first_page_when_the_second_fails() -> None:
+    with FakeSearxng() as fake:
+        fake.pages = {"1": fake.page(HITS[:2]), "2": Reply(500, b"oops")}
+        found = await searxng(fake, SearchQuery("heat", limit=9))
+        assert len(found.results) == 2
+
+
+async def test_searxng_keeps_the_first_page_when_the_second_is_slow() -> None:
+    with FakeSearxng() as fake:
+        fake.pages = {"1": fake.page(HITS[:2]), "2": Reply(wait=20)}
+        found = await searxng(fake, SearchQuery("heat", limit=9), timeout=0.7)
+        assert len(found.results) == 2
+
+
+async def test_searxng_stops_when_pages_repeat() -> None:
+    with FakeSearxng() as fake:
+        await searxng(fake, SearchQuery("heat", limit=9))
+        assert len(fake.asked) == 2
+
+
+@pytest.mark.parametrize("answer", [["42"], [{"answer": "42", "url": None}], ["", {"answer": "42"}, {"odd": 1}, 7]])
+async def test_searxng_answers(answer: list[object]) -> None:
+    with FakeSearxng() as fake:
+        fake.reply = Reply(body=json.dumps({"results": [], "answers": answer}).encode())
+        found = await searxng(fake, SearchQuery("6*7"))
+    assert found == SearchResults((), "42")
+
+
+async def test_searxng_settings_and_dates() -> None:
+    with FakeSearxng() as fake:
+        found = await searxng(fake, SearchQuery("heat", limit=1), categories=["general", "it"], engines=["brave"])
+        assert fake.asked[0].params == {
+            "q": "heat", "format": "json", "categories": "general,it", "engines": "brave"
+        }  # fmt: skip
+    assert found.results[0].date == "2026-05-01"
+
+
+async def test_searxng_huge_answer_is_cut_off() -> None:
+    with FakeSearxng() as fake:
+        fake.reply = Reply(body=b'{"results": [], "x": "' + b"x" * (9 * 2**20) + b'"}')
+        with pytest.raises(Unavailable, match="more than 8 MB"):
+            await searxng(fake, SearchQuery("heat"))
+
+
+async def test_searxng_redirect_is_not_followed() -> None:
+    with FakeSearxng() as fake:
+        fake.reply = Reply(302, headers={"Location": "/elsewhere"})
+        with pytest.raises(Unavailable, match="check its base_url"):
+            await searxng(fake, SearchQuery("heat"))
+        assert len(fake.asked) == 1
+
+
+async def test_duckduckgo_refuses_what_would_wait_too_long() -> None:
+    with FakeDuckDuckGo() as fake:
+        async with provider_of(fake.entry(timeout=5, rate=0.01)) as named:
+            assert (await search(named, SearchQuery("heat"))).results
+            with pytest.raises(RateLimited) as caught:
+                await search(named, SearchQuery("heat"))
+        assert len(fake.asked) == 1
+    assert caught.value.retry_after is not None
+    assert 5 < caught.value.retry_after <= 100
+
+
+async def test_duckduckgo_keeps_few_calls_in_flight() -> None:
+    with FakeDuckDuckGo() as fake:
+        fake.reply = Reply(body=fake.reply.body, wait=0.05)
+        async with provider_of(fake.entry(timeout=30, in_flight=2)) as named:
+            await asyncio.gather(*(search(named, SearchQuery("heat")) for _ in range(6)))
+        assert len(fake.asked) == 6
+        assert fake.most_at_once <= 2
+
+
+async def test_duckduckgo_drops_advertisements() -> None:
+    with FakeDuckDuckGo() as fake:
+        fake.reply = fake.page((SearchResult("Ad", "https://duckduckgo.com/y.js?ad=1"),))
+        async with provider_of(fake.entry()) as named:
+            with pytest.raises(NoResults):
+                await search(named, SearchQuery("heat"))

@@ -1,0 +1,620 @@
+"""The configuration room: every value it takes, every way it refuses, and that page and shipped file tell the truth."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, ByteSize, SecretStr, ValidationError
+
+from proxy.config import Config, ConfigError, from_environment, load
+from proxy.config_file import EXAMPLE
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "config.yaml"
+
+
+def config(file: Path, text: str, environ: Mapping[str, str] | None = None, **overrides: Any) -> Config:
+    file.write_text(text, encoding="utf-8")
+    return load(file, environ or {}, **overrides)
+
+
+def refusal(file: Path, text: str | bytes, environ: Mapping[str, str] | None = None, **overrides: Any) -> str:
+    """The problems of the one error; that it ends with a working example is checked for every error there is."""
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ConfigError) as caught:
+        load(file, environ or {}, **overrides)
+    problems, _, example = str(caught.value).partition("\n\nA minimal config.yaml that works:\n\n")
+    assert [line.removeprefix("  ") for line in example.splitlines()] == EXAMPLE.splitlines()
+    return problems
+
+
+class TestWhatShips:
+    def test_the_shipped_file_needs_no_variable(self) -> None:
+        shipped = load(ROOT / "config.yaml", {})
+        assert shipped.upstreams[0].base_url == "http://127.0.0.1:11434/v1"
+        assert [entry.type for entry in shipped.providers] == ["duckduckgo", "direct"]
+        assert shipped.tools.progress == "off"
+
+    def test_the_shipped_file_only_says_defaults(self) -> None:
+        shipped = load(ROOT / "config.yaml", {})
+        named = {"search": shipped.tools.search, "read": shipped.tools.read}
+        assert shipped.server == from_environment({}).server
+        assert shipped.tools == from_environment({}).tools.model_copy(update=named)
+        assert shipped.citations == from_environment({}).citations
+
+    def test_the_shipped_file_takes_the_usual_variables(self) -> None:
+        shipped = load(ROOT / "config.yaml", {"OPENAI_BASE_URL": "https://models.example/v1", "OPENAI_API_KEY": "k"})
+        assert shipped.upstreams[0].base_url == "https://models.example/v1"
+        assert shipped.upstreams[0].api_key.get_secret_value() == "k"
+
+    def test_the_example_of_every_error_loads(self, file: Path) -> None:
+        assert config(file, EXAMPLE).tools.search == ["ddg"]
+
+    @pytest.mark.parametrize("example", re.findall(r"```yaml\n(.*?)```", PAGE, re.S))
+    def test_every_example_of_the_page_loads(self, file: Path, example: str) -> None:
+        assert set(yaml.safe_load(example)) <= config(file, example).model_fields_set
+
+    def test_the_page_has_every_key_with_its_default_and_no_other(self) -> None:
+        rows = dict(re.findall(r"^\| `([a-z_.\[\]]+)` \| [^|]+ \| (?:`(.*?)`|\w+) \|", PAGE, re.M))
+        assert rows == dict(documented_keys(Config))
+
+
+def documented_keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Each key as the page writes it, with its default as YAML writes it; a required one, or one of none, has ''."""
+    for name, about in model.model_fields.items():
+        inner = next((t for t in (about.annotation, *get_args(about.annotation)) if _is_model(t)), None)
+        if inner is None or name == "keys":
+            yield prefix + name, _default(about.default)
+        if inner is not None:
+            is_list = inner is not about.annotation
+            yield from documented_keys(inner, f"{prefix}{name}[]." if is_list else f"{prefix}{name}.")
+
+
+def _is_model(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _default(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case ByteSize():
+            return value.human_readable().replace(".0", "")
+        case SecretStr() | "":
+            return '""'
+        case list():
+            return "[" + ", ".join(f'"{item}"' for item in value) + "]"
+        case str() | int() | float() | dict():
+            return str(value)
+    return ""
+
+
+class TestWhichFile:
+    def test_config_option_then_variable_then_folder_then_environment(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        for port, name in ((1001, "option.yaml"), (1002, "variable.yaml"), (1003, "config.yaml")):
+            (tmp_path / name).write_text(f"server: {{port: {port}}}")
+        environ = {"GROUNDWIRE_CONFIG": "variable.yaml"}
+        assert load(Path("option.yaml"), environ).server.port == 1001
+        assert load(None, environ).server.port == 1002
+        assert load(None, {}).server.port == 1003
+        (tmp_path / "config.yaml").unlink()
+        assert load(None, {}) == from_environment({})
+
+    @pytest.mark.parametrize("by_option", [True, False])
+    def test_a_named_file_that_is_missing_says_where_it_looked(self, tmp_path: Path, by_option: bool) -> None:
+        missing = tmp_path / "nowhere.yaml"
+        with pytest.raises(ConfigError, match=re.escape(f"there is no file {missing}")) as caught:
+            load(missing if by_option else None, {"GROUNDWIRE_CONFIG": str(missing)})
+        assert "--config" in str(caught.value)
+        assert EXAMPLE.splitlines()[0] in str(caught.value)
+
+    def test_a_folder_is_not_a_file(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+            load(tmp_path, {})
+
+    def test_an_empty_file_is_no_file(self, file: Path) -> None:
+        environ = {"OPENAI_API_KEY": "k", "SEARXNG_URL": "http://127.0.0.1:8888"}
+        assert config(file, "# nothing yet\n", environ) == from_environment(environ)
+
+
+class TestWithoutAFile:
+    @pytest.mark.parametrize(
+        ("environ", "base_url", "key"),
+        [
+            ({}, "http://127.0.0.1:11434/v1", ""),
+            ({"OPENAI_API_KEY": "k"}, "https://api.openai.com/v1", "k"),
+            ({"OPENAI_BASE_URL": "http://models.example:8000/v1/"}, "http://models.example:8000/v1", ""),
+            ({"OPENAI_BASE_URL": "http://127.0.0.1:8081/v1", "OPENAI_API_KEY": "k"}, "http://127.0.0.1:8081/v1", "k"),
+            ({"OPENAI_BASE_URL": "", "OPENAI_API_KEY": ""}, "http://127.0.0.1:11434/v1", ""),
+        ],
+    )
+    def test_the_model(self, environ: dict[str, str], base_url: str, key: str) -> None:
+        [upstream] = from_environment(environ).upstreams
+        assert (upstream.type, upstream.base_url, upstream.api_key.get_secret_value()) == ("openai", base_url, key)
+
+    def test_duckduckgo_and_direct_when_nothing_is_set(self) -> None:
+        assert [(entry.name, entry.type) for entry in from_environment({}).providers] == [
+            ("duckduckgo", "duckduckgo"),
+            ("direct", "direct"),
+        ]
+
+    def test_searxng_by_its_url(self) -> None:
+        zero = from_environment({"SEARXNG_URL": "http://127.0.0.1:8888"})
+        assert [(entry.name, entry.base_url) for entry in zero.providers] == [
+            ("searxng", "http://127.0.0.1:8888"),
+            ("direct", None),
+        ]
+        assert zero.notes == ()
+
+    def test_a_key_for_a_service_that_is_not_there_is_noted_without_the_key(self) -> None:
+        zero = from_environment({"TAVILY_API_KEY": "tvly-canary"})
+        assert [entry.type for entry in zero.providers] == ["duckduckgo", "direct"]
+        assert len(zero.notes) == 1
+        assert zero.notes[0].startswith("TAVILY_API_KEY is set, but tavily is not available")
+        assert "canary" not in zero.notes[0]
+
+    @pytest.mark.parametrize("url", ["http://localhost:8080/v1", "http://127.0.0.1:8080", "http://[::1]:8080/v1"])
+    def test_our_own_listener_is_a_start_error(self, url: str) -> None:
+        with pytest.raises(ConfigError, match=r"OPENAI_BASE_URL, upstreams\[0\].base_url: .*Groundwire itself"):
+            from_environment({"OPENAI_BASE_URL": url})
+
+    def test_a_bad_base_url_names_the_variable(self) -> None:
+        with pytest.raises(ConfigError, match=r"The environment cannot be used:\n  OPENAI_BASE_URL, .*must be a URL"):
+            from_environment({"OPENAI_BASE_URL": "localhost:11434"})
+
+
+class TestFirstSearchProvider:
+    FILE = """
+        providers:
+          - {name: ddg, type: duckduckgo}
+          - {name: searx, type: searxng, base_url: "http://127.0.0.1:8888"}
+        tools: {search: [ddg]}
+    """
+
+    @pytest.mark.parametrize("wanted", ["searx", "searxng"])
+    def test_by_name_or_type(self, file: Path, wanted: str) -> None:
+        chosen = config(file, self.FILE, {"WEB_SEARCH_PROVIDER": wanted})
+        assert chosen.tools.search == ["searx", "ddg"]
+        assert len(chosen.providers) == 2
+
+    def test_one_that_is_not_configured_comes_from_the_environment(self) -> None:
+        environ = {"WEB_SEARCH_PROVIDER": "duckduckgo", "SEARXNG_URL": "http://127.0.0.1:8888"}
+        chosen = from_environment(environ)
+        assert chosen.tools.search[:2] == ["duckduckgo", "searxng"]
+        assert "duckduckgo" in [entry.name for entry in chosen.providers]
+
+    def test_an_unknown_one_lists_the_valid_ones(self, file: Path) -> None:
+        problems = refusal(file, self.FILE, {"WEB_SEARCH_PROVIDER": "altavista"})
+        assert "WEB_SEARCH_PROVIDER cannot be used" in problems
+        assert "'altavista'; valid here: ddg, searx, " in problems
+
+    def test_one_that_lacks_its_variable_says_which(self) -> None:
+        with pytest.raises(ConfigError, match="searxng needs SEARXNG_URL"):
+            from_environment({"WEB_SEARCH_PROVIDER": "searxng"})
+
+
+class TestServer:
+    def test_keys_are_strings_numbers_or_mappings_and_the_variable_adds_more(self, file: Path) -> None:
+        text = "server: {keys: [one, 2024, 0012, {key: two, name: bob}]}"
+        server = config(file, text, {"GROUNDWIRE_KEYS": " three, ,four"}).server
+        assert [(client.key.get_secret_value(), client.name) for client in server.keys] == [
+            ("one", ""),
+            ("2024", ""),
+            ("0012", ""),
+            ("two", "bob"),
+            ("three", ""),
+            ("four", ""),
+        ]
+        assert "one" not in repr(server)
+
+    @pytest.mark.parametrize("key", ["''", "two words", "naïve", "true", "[a]"])
+    def test_a_key_that_cannot_be_sent_is_refused_unseen(self, file: Path, key: str) -> None:
+        problems = refusal(file, f"server:\n  keys:\n    - fine\n    - {key}\n")
+        assert "line 4, server.keys[1]" in problems
+        assert "given" not in problems or key == "[a]"
+
+    def test_a_bad_key_in_the_variable(self, file: Path) -> None:
+        problems = refusal(file, "", {"GROUNDWIRE_KEYS": "good,canary key"})
+        assert "GROUNDWIRE_KEYS" in problems
+        assert "canary" not in problems
+
+    @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "gateway.example", "127.1"])
+    def test_others_may_connect_only_with_keys(self, file: Path, host: str) -> None:
+        problems = refusal(file, f"server:\n  host: '{host}'\n")
+        assert "line 2, server.host: must be 127.0.0.1 while there are no client keys" in problems
+        assert "GROUNDWIRE_KEYS" in problems
+        assert config(file, f"server:\n  host: '{host}'\n", {"GROUNDWIRE_KEYS": "k"}).server.host == host
+
+    @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "[::1]", "localhost"])
+    def test_loopback_needs_no_key(self, file: Path, host: str) -> None:
+        assert config(file, f"server: {{host: '{host}'}}").server.host == host.strip("[]")
+
+    def test_the_command_line_wins_and_is_checked_too(self, file: Path) -> None:
+        overridden = config(file, "server: {host: 127.0.0.2, port: 1}", host="127.0.0.3", port=0).server
+        assert (overridden.host, overridden.port) == ("127.0.0.3", 0)
+        assert "--host, server.host: must be" in refusal(file, "server: {host: 127.0.0.2}", host="0.0.0.0")
+        assert "Groundwire itself" in refusal(file, "", port=11434)
+
+    @pytest.mark.parametrize(("text", "size"), [("4MiB", 4 << 20), ("4096", 4096), ("2 MB", 2_000_000)])
+    def test_sizes(self, file: Path, text: str, size: int) -> None:
+        assert config(file, f"server: {{max_body: {text}}}").server.max_body == size
+
+    def test_allowed_hosts_are_bare_names(self, file: Path) -> None:
+        assert config(file, "server: {allowed_hosts: [Gw.Example.org.]}").server.allowed_hosts == ["gw.example.org"]
+        for host in ("https://a.example", "a.example:8080", "a/b", "*"):
+            assert "server.allowed_hosts[0]: must be a bare host" in refusal(
+                file, f"server: {{allowed_hosts: ['{host}']}}"
+            )
+
+
+class TestUpstreams:
+    def test_defaults(self, file: Path) -> None:
+        [upstream] = config(file, "upstreams: [{name: a, base_url: 'http://models.example/v1/'}]").upstreams
+        assert (upstream.type, upstream.tool_calls, upstream.models) == ("openai", "auto", ["*"])
+        assert upstream.base_url == "http://models.example/v1"
+        assert (upstream.connect_timeout, upstream.first_byte_timeout, upstream.idle_timeout) == (5, 120, 60)
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("{name: a}", "upstreams[0]: type openai needs a base_url"),
+            ("{name: a, type: demo, base_url: 'http://x'}", "upstreams[0]: type demo is built in"),
+            ("{name: a, type: litellm}", "upstreams[0].type: is not available in this version (given: 'litellm')"),
+            ("{name: a, type: demo, tool_calls: none}", "upstreams[0].tool_calls: is not available in this version"),
+            ("{name: a, type: demo, tool_calls: prompted}", "upstreams[0].tool_calls: is not available"),
+            ("{name: a, type: anthropic}", "upstreams[0].type: must be 'openai', 'litellm' or 'demo'"),
+            ("{name: a, base_url: 'ftp://x'}", "upstreams[0].base_url: must be a URL such as"),
+            ("{name: a, base_url: 'http://x:99999'}", "upstreams[0].base_url: must be a URL such as"),
+            ("{name: a, base_url: 'http://[::1'}", "upstreams[0].base_url: must be a URL such as"),
+            ("{name: a, base_url: 'http://u:canary@x'}", "upstreams[0].base_url: must be a bare URL"),
+            ("{name: a, base_url: 'http://x/?key=canary'}", "upstreams[0].base_url: must be a bare URL"),
+            ("{name: a, type: demo, models: []}", "upstreams[0].models: must not be empty"),
+            ("{name: a, type: demo, forward: [/v1/../x]}", "upstreams[0].forward[0]: must be a path"),
+            ("{name: a, type: demo, forward: [files]}", "upstreams[0].forward[0]: must be a path"),
+            ('{name: a, type: demo, headers: {X: "canary\\nY: z"}}', "upstreams[0].headers: must be header names"),
+            ("{type: demo}", "upstreams[0].name: is missing"),
+            ("{name: a, type: demo}, {name: a, type: demo}", "upstreams[1].name: must not be the name of another"),
+        ],
+    )
+    def test_refusals(self, file: Path, text: str, expected: str) -> None:
+        problems = refusal(file, f"upstreams: [{text}]")
+        assert f"line 1, {expected}" in problems
+        assert "canary" not in problems
+
+    def test_an_empty_list_is_refused(self, file: Path) -> None:
+        assert "line 1, upstreams: must not be empty" in refusal(file, "upstreams: []")
+
+    @pytest.mark.parametrize(
+        ("host", "port", "url", "own"),
+        [
+            ("127.0.0.1", 8080, "http://localhost:8080/v1", True),
+            ("127.0.0.1", 8080, "http://0.0.0.0:8080/v1", True),
+            ("0.0.0.0", 8080, "http://127.0.0.1:8080/v1", True),
+            ("192.168.1.5", 8080, "http://192.168.1.5:8080", True),
+            ("127.0.0.1", 80, "http://localhost/v1", True),
+            ("127.0.0.1", 443, "https://localhost/v1", True),
+            ("127.0.0.1", 8080, "http://127.0.0.1:8081/v1", False),
+            ("127.0.0.1", 8080, "http://models.example:8080/v1", False),
+            ("192.168.1.5", 8080, "http://127.0.0.1:8080/v1", False),
+        ],
+    )
+    def test_our_own_listener(self, file: Path, host: str, port: int, url: str, own: bool) -> None:
+        text = f"server: {{host: {host}, port: {port}, keys: [k]}}\nupstreams:\n  - name: a\n    base_url: {url}\n"
+        if own:
+            assert "line 4, upstreams[0].base_url: must be the model's server" in refusal(file, text)
+        else:
+            assert config(file, text).upstreams[0].base_url == url
+
+    def test_forward_and_headers(self, file: Path) -> None:
+        text = "upstreams: [{name: a, type: demo, forward: ['/v1/batches/*'], headers: {X-Team: 7}}]"
+        [upstream] = config(file, text).upstreams
+        assert upstream.forward == ["/v1/batches/*"]
+        assert upstream.headers == {"X-Team": "7"}
+
+
+class TestTools:
+    @pytest.mark.parametrize("written", ["off", "Off", "false", "'off'", "no", "${MODE:-off}", "${MODE:-false}"])
+    def test_off_is_off_however_yaml_reads_it(self, file: Path, written: str) -> None:
+        tools = config(file, f"tools:\n  mode: {written}\n  progress: {written}\n").tools
+        assert (tools.mode, tools.progress) == ("off", "off")
+
+    @pytest.mark.parametrize("written", ["on", "true", "yes", "1"])
+    def test_on_is_no_mode(self, file: Path, written: str) -> None:
+        problems = refusal(file, f"tools:\n  mode: {written}\n")
+        assert f"line 2, tools.mode: must be 'auto', 'on_request' or 'off' (given: '{written}')" in problems
+
+    def test_names_left_out_are_all_providers_in_order(self, file: Path) -> None:
+        providers = "providers: [{name: b, type: direct}, {name: a, type: duckduckgo}]\n"
+        assert config(file, providers).tools.search == ["b", "a"]
+        assert config(file, providers).tools.read == ["b", "a"]
+        assert config(file, providers + "tools: {search: [], read: [b]}").tools.search == []
+
+    def test_an_unknown_name_lists_the_configured_ones(self, file: Path) -> None:
+        text = "providers:\n  - {name: ddg, type: duckduckgo}\ntools:\n  search:\n    - ddg\n    - dgd\n"
+        assert "line 6, tools.search[1]: must be the name of a provider (ddg) (given: 'dgd')" in refusal(file, text)
+
+    def test_an_unknown_provider_type_lists_the_valid_ones(self, file: Path) -> None:
+        problems = refusal(file, "providers:\n  - {name: web, type: tavily}\n")
+        assert "line 2, providers[0].type: must be a provider of this version (direct, duckduckgo, " in problems
+
+    def test_two_providers_of_one_name(self, file: Path) -> None:
+        problems = refusal(file, "providers: [{name: a, type: direct}, {name: a, type: direct}]")
+        assert "providers[1].name: must not be the name of another entry" in problems
+
+    def test_networks_and_domains(self, file: Path) -> None:
+        text = "tools: {allow_networks: [10.0.0.0/8, 'fd00::/8', 192.168.1.7], blocked_domains: [Ads.Example]}"
+        tools = config(file, text).tools
+        assert tools.allow_networks == [ipaddress.ip_network(n) for n in ("10.0.0.0/8", "fd00::/8", "192.168.1.7/32")]
+        assert tools.blocked_domains == ["ads.example"]
+
+    @pytest.mark.parametrize(
+        ("key", "value", "expected"),
+        [
+            ("max_rounds", "many", "must be a whole number (given: 'many')"),
+            ("max_rounds", "2.5", "must be a whole number (given: '2.5')"),
+            ("max_rounds", "0", "must be greater than or equal to 1 (given: '0')"),
+            ("max_rounds", "true", "must be a number (given: 'true')"),
+            ("max_rounds", "[1]", "must be a whole number (given: a list)"),
+            ("max_results", "51", "must be less than or equal to 50 (given: '51')"),
+            ("max_page_length", "10", "must be greater than or equal to 200 (given: '10')"),
+            ("search_timeout", ".nan", "must be a number (given: '.nan')"),
+            ("search_timeout", "nan", "must be greater than 0 (given: 'nan')"),
+            ("search_timeout", "inf", "must be less than or equal to 86400 (given: 'inf')"),
+            ("search_timeout", "-1", "must be greater than 0 (given: '-1')"),
+            ("public_fallback", "maybe", "must be true or false (given: 'maybe')"),
+            ("search", "ddg", "must be a list (given: 'ddg')"),
+            ("search", "{a: b}", "must be a list (given: a mapping)"),
+            ("provenance", "lax", "must be 'strict', 'context' or 'open' (given: 'lax')"),
+        ],
+    )
+    def test_wrong_values(self, file: Path, key: str, value: str, expected: str) -> None:
+        assert f"line 3, tools.{key}: {expected}" in refusal(file, f"tools:\n  mode: auto\n  {key}: {value}\n")
+
+    @pytest.mark.parametrize("key", ["allow_networks", "allowed_domains", "blocked_domains"])
+    @pytest.mark.parametrize("value", ["https://example.org", "10.0.0.1/8/9", "'*.example.org'", "''"])
+    def test_wrong_networks_and_domains(self, file: Path, key: str, value: str) -> None:
+        assert f"line 1, tools.{key}[0]: must be a " in refusal(file, f"tools: {{{key}: [{value}]}}")
+
+
+def test_redis_is_refused_clearly_and_unseen(file: Path) -> None:
+    problems = refusal(file, "store: redis://:canary@cache:6379/0")
+    assert "line 1, store: redis is not available in this version" in problems
+    assert "canary" not in problems
+    assert "line 1, store: must be memory" in refusal(file, "store: disk")
+
+
+def test_a_config_is_frozen() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        from_environment({}).tools.max_rounds = 1
+
+
+class TestEnvironmentReferences:
+    UPSTREAM = "upstreams:\n  - name: a\n    type: demo\n    api_key: {}\n"
+
+    def key(self, file: Path, written: str, environ: Mapping[str, str]) -> str:
+        return config(file, self.UPSTREAM.format(written), environ).upstreams[0].api_key.get_secret_value()
+
+    @pytest.mark.parametrize(
+        ("written", "value"),
+        [
+            ("${A}", "one"),
+            ("x${A}-${B:-two}y", "xone-twoy"),
+            ("${A:-default}", "one"),
+            ("${EMPTY:-default}", "default"),
+            ("${EMPTY}", ""),
+            ("${NONE:-}", ""),
+            ("'${NONE:-http://h:1/v1}'", "http://h:1/v1"),
+            ("$$A $${A} $A 5$", "$A ${A} $A 5$"),
+            ("$$${A}", "$one"),
+            ("${YAML}", "]\nserver: {port: 1}"),
+            ("${NESTED}", "${A}"),
+        ],
+    )
+    def test_values(self, file: Path, written: str, value: str) -> None:
+        environ = {"A": "one", "EMPTY": "", "YAML": "]\nserver: {port: 1}", "NESTED": "${A}"}
+        assert self.key(file, written, environ) == value
+
+    def test_a_reference_becomes_a_number_or_a_switch(self, file: Path) -> None:
+        text = "server: {port: '${P}'}\ncitations: {footer: '${F:-on}'}"
+        filled = config(file, text, {"P": "9000"})
+        assert filled.server.port == 9000
+        assert filled.citations.footer is True
+
+    def test_an_unset_variable_names_itself_its_key_and_its_line(self, file: Path) -> None:
+        problems = refusal(file, self.UPSTREAM.format("${MISSING}") + "server:\n  port: ${ALSO}\n")
+        assert "line 4, upstreams[0].api_key: the variable MISSING is not set" in problems
+        assert "line 6, server.port: the variable ALSO is not set" in problems
+
+    @pytest.mark.parametrize("written", ["${}", "${A", "${1A}", "${A-b}", "${A B}"])
+    def test_a_broken_reference(self, file: Path, written: str) -> None:
+        problems = refusal(file, self.UPSTREAM.format(written), {"A": "canary"})
+        assert "line 4, upstreams[0].api_key: a reference is written ${NAME}" in problems
+
+    def test_a_reference_is_shown_as_typed_not_as_filled_in(self, file: Path) -> None:
+        problems = refusal(file, "tools: {max_rounds: '${A}'}", {"A": "canary"})
+        assert "tools.max_rounds: must be a whole number (given: '${A}')" in problems
+        assert "canary" not in problems
+
+
+class TestYaml:
+    def test_an_unknown_key_has_its_line_the_nearest_key_and_all_valid_ones(self, file: Path) -> None:
+        problems = refusal(file, "server:\n  port: 1\n  hosst: x\ncitation: {}\n")
+        assert "line 3, server.hosst: unknown key; did you mean host? valid here: host, port, keys, " in problems
+        assert "line 4, citation: unknown key; did you mean citations? valid here: server, upstreams, " in problems
+
+    def test_an_unknown_key_of_an_entry(self, file: Path) -> None:
+        problems = refusal(file, "providers:\n  - name: a\n    type: direct\n    apikey: canary\n")
+        assert "line 4, providers[0].apikey: unknown key; did you mean api_key? valid here: name, type, " in problems
+        assert "canary" not in problems
+
+    def test_all_problems_are_named_at_once_up_to_ten(self, file: Path) -> None:
+        problems = refusal(file, "\n".join(f"key{n}: 1" for n in range(14)))
+        assert problems.count("unknown key") == 10
+        assert "… and 4 more" in problems
+
+    @pytest.mark.parametrize(
+        ("text", "place", "source", "caret"),
+        [
+            ("server:\n  port: [1\ntools: {}\n", "line 3, column 6", "tools: {}", 5),
+            ("server: {port: 8080\n", "line 1, column 9", "server: {port: 8080", 8),
+            ("server:\n\tport: 1\n", "line 2, column 1", " port: 1", 0),
+            ("server:\n  port: 1\n host: x\n", "line 3, column 2", " host: *", 1),
+            ("server: 'open\n", "line 1, column 9", "server: 'open", 8),
+        ],
+    )
+    def test_a_syntax_error_shows_line_column_source_and_caret(
+        self, file: Path, text: str, place: str, source: str, caret: int
+    ) -> None:
+        problems = refusal(file, text)
+        assert place in problems
+        assert f"\n    {source}\n    {' ' * caret}^" in problems
+
+    def test_a_reference_without_quotes_in_braces_is_explained(self, file: Path) -> None:
+        assert "a ${NAME} needs quotes" in refusal(file, "upstreams:\n  - {name: a, api_key: ${KEY}}\n")
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("- a\n- b\n", "the file must be a mapping"),
+            ("just text", "the file must be a mapping"),
+            (b"server:\n  host: \xff\n", "line 2: not UTF-8 text"),
+            ("server: {port: 1}\x07", "line 1, column 18: a control character"),
+            ("server: {}\nserver: {}\n", "line 2, server: the same key stands here twice"),
+            ("tools:\n  mode: off\n  mode: auto\n", "line 3, tools.mode: the same key stands here twice"),
+            ("a: 1\n---\nb: 2\n", "expected a single document"),
+            ("? [a]\n: b\n", "line 1, top level: a key must be a word"),
+            ("store: !!python/name:os.system x", "line 1, store: YAML tags"),
+            ("store: !mine x", "line 1, store: YAML tags"),
+            ("<<: {store: memory}", "line 1, top level: merge keys (<<)"),
+            ("[" * 3000, "nested too deeply"),
+            ("{a: " * 3000, "nested too deeply"),
+            ("tools: &t [*t]", "line 1, tools: too many values, or an alias that holds itself"),
+            ("x" * (1 << 20) + "y", "larger than 1 MiB"),
+        ],
+    )
+    def test_refusals(self, file: Path, text: str | bytes, expected: str) -> None:
+        assert expected in refusal(file, text)
+
+    def test_an_alias_bomb_is_refused(self, file: Path) -> None:
+        layers = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+        assert "too many values" in refusal(file, "\n".join(["a0: &a0 [x]", *layers]))
+
+    def test_anchors_and_aliases_work(self, file: Path) -> None:
+        shared = config(file, "tools: {allowed_domains: &d [a.example], blocked_domains: *d}").tools
+        assert shared.allowed_domains == shared.blocked_domains == ["a.example"]
+
+    def test_a_byte_order_mark_is_no_part_of_the_first_key(self, file: Path) -> None:
+        file.write_bytes(b"\xef\xbb\xbfserver: {port: 81}\r\n")
+        assert load(file, {}).server.port == 81
+
+    def test_a_key_with_nothing_behind_it_is_left_out(self, file: Path) -> None:
+        assert config(file, "upstreams:\nserver:\n  keys:\n  port: ~\ntools:\n") == from_environment({})
+
+    def test_options_keep_their_types(self, file: Path) -> None:
+        options = "{a: 1, b: 1.5, c: true, d: 'true', e: off, f: 007, g: [x, 2], h: {i: 2024-01-02}}"
+        [entry] = config(file, f"providers: [{{name: a, type: direct, options: {options}}}]").providers
+        expected = {"a": 1, "b": 1.5, "c": True, "d": "true", "e": "off", "f": "007", "g": ["x", 2]}
+        assert entry.options == expected | {"h": {"i": "2024-01-02"}}
+
+
+CANARY = "canary7Q"
+
+WORDS = st.sampled_from(
+    [
+        *("server", "port", "keys", "upstreams", "name", "type", "api_key", "base_url", "tools", "mode", "search"),
+        *("providers", "headers", "options", "store", "demo", "openai", "direct", "a", "off", "true", "~", "1", "1.5"),
+        *("${X}", "${X:-y}", "${NONE}", "${", "$$", "http://127.0.0.1:8080", "0x_", "2024-99-99", "12:30", "=", "<<"),
+    ]
+)
+PUNCTUATION = st.sampled_from([*":-[]{},&*!|>'\"#%@`\t\n", ": ", "\n  ", "\n- "])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | WORDS | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS | st.text(max_size=5), inner, max_size=4),
+    max_leaves=12,
+)
+YAMLS = st.one_of(
+    st.dictionaries(WORDS, VALUES, max_size=5).map(lambda value: yaml.safe_dump(value, allow_unicode=True).encode()),
+    st.lists(WORDS | PUNCTUATION, max_size=40).map(lambda pieces: "".join(pieces).encode()),
+    st.binary(max_size=60),
+)
+
+
+class TestAnything:
+    @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(text=YAMLS)
+    def test_any_yaml_is_a_config_or_one_readable_error(self, file: Path, text: bytes) -> None:
+        file.write_bytes(text)
+        outcome = self.outcome(file)
+        if isinstance(outcome, Config):
+            assert outcome.upstreams
+        else:
+            assert re.match(r".+ cannot be used:\n  \S", outcome)
+            assert outcome.endswith("    read: [reader]")
+
+    def outcome(self, file: Path) -> Config | str:
+        try:
+            return load(file, {"X": "y"})
+        except ConfigError as error:
+            return str(error)
+
+    SECRETS = f"""
+server:
+  keys: [{CANARY}a, {{key: {CANARY}b, name: bob}}]
+upstreams:
+  - name: a
+    base_url: http://user:{CANARY}@models.example/v1
+    api_key: "{CANARY}c"
+    headers: {{Authorization: Bearer {CANARY}d}}
+providers:
+  - {{name: p, type: searxng, api_key: {CANARY}e, base_url: "http://u:{CANARY}@h", options: {{token: {CANARY}f}}}}
+store: redis://:{CANARY}@cache:6379
+"""
+
+    @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(data=st.data())
+    def test_no_secret_is_ever_in_an_error_however_the_file_is_damaged(self, file: Path, data: st.DataObject) -> None:
+        text = self.SECRETS
+        for _ in range(data.draw(st.integers(0, 3))):
+            start = data.draw(st.integers(0, len(text)))
+            # Damage takes or adds punctuation and space, never cuts a secret in two: half a word is not the secret.
+            piece = data.draw(st.sampled_from(["", ":", "- ", "[", "{", "}", '"', "'", "\n", "  ", "&", "*", "!", "#"]))
+            taken = data.draw(st.integers(0, 1)) if start < len(text) and not text[start].isalnum() else 0
+            text = text[:start] + piece + text[start + taken :]
+        file.write_text(text)
+        outcome = self.outcome(file)
+        assert isinstance(outcome, Config) or "canary" not in outcome
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            f"upstreams: [{{name: a, api_key:{CANARY}}}]",
+            f"upstreams:\n  - name: a\n    api_key {CANARY}\n    type: demo\n",
+            f"upstreams:\n  - name: a\n    api_key: *{CANARY}\n",
+            f"upstreams:\n  - name: a\n    api_key: !{CANARY}\n",
+            f"upstreams:\n  - name: a\n    api_key: !{CANARY}!x y\n",
+            f"upstreams:\n  - name: a\n    api_key: {{{CANARY}: x}}\n",
+            f"upstreams:\n  - name: a\n    api_key: '{CANARY}\n",
+            f"server:\n  keys:\n    - {CANARY}: alice\n",
+            f"server:\n  keys:\n    {CANARY}: alice\n    {CANARY}: bob\n",
+            f"server:\n  keys: {CANARY}\n",
+            f"server: {{keys: ['{CANARY} {CANARY}']}}",
+        ],
+    )
+    def test_likely_slips_with_a_key_do_not_show_it(self, file: Path, text: str) -> None:
+        assert CANARY not in refusal(file, text)

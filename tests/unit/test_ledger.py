@@ -1,0 +1,99 @@
+"""The ledger: one number per page, counted on from what the conversation already uses."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.ledger import Ledger, encode_url, same_page
+
+
+def test_numbers_count_on_from_the_highest_taken() -> None:
+    ledger = Ledger(taken=7)
+    assert [ledger.add(f"https://e.org/{page}").n for page in "abc"] == [8, 9, 10]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "https://www.Example.org/a/",
+        "http://example.org/a",
+        "https://example.org:443/a#part",
+        " https://example.org/a ",
+    ],
+)
+def test_the_same_page_keeps_its_number(other: str) -> None:
+    ledger = Ledger()
+    first = ledger.add("https://example.org/a", "Title")
+    assert ledger.add(other).n == first.n
+    assert len(ledger) == 1
+
+
+def test_another_query_is_another_page() -> None:
+    ledger = Ledger()
+    assert ledger.add("https://e.org/a?x=1").n != ledger.add("https://e.org/a?x=2").n
+
+
+def test_gaps_are_filled_and_nothing_is_overwritten() -> None:
+    ledger = Ledger()
+    assert ledger.add("https://www.example.org/a").title == "example.org"
+    assert ledger.add("https://example.org/a", "  A \n title ", "snippet", "2026-01-01").title == "A title"
+    last = ledger.add("https://example.org/a", "Other", "other", "2025-01-01")
+    assert (last.title, last.snippet, last.date) == ("A title", "snippet", "2026-01-01")
+    assert ledger.get(1) == last
+
+
+def test_a_redirect_keeps_the_number_of_the_url_that_was_asked_for() -> None:
+    ledger = Ledger()
+    asked, other = ledger.add("https://short.org/x"), ledger.add("https://long.org/page")
+    assert ledger.add("https://short.org/x", final_url="https://long.org/page").n == asked.n
+    assert ledger.add("https://long.org/page").n == other.n
+
+
+def test_a_redirect_to_a_known_page_takes_its_number() -> None:
+    ledger = Ledger()
+    known = ledger.add("https://long.org/page")
+    assert ledger.add("https://short.org/x", final_url="https://long.org/page").n == known.n
+    assert ledger.add("https://short.org/x").n == known.n
+
+
+def test_a_new_page_is_known_under_both_urls() -> None:
+    ledger = Ledger()
+    source = ledger.add("https://short.org/x", "T", final_url="https://long.org/page")
+    assert source.url == "https://short.org/x"
+    assert ledger.add("https://long.org/page").n == source.n
+
+
+def test_restored_numbers_are_kept_and_new_ones_come_after() -> None:
+    ledger = Ledger()
+    ledger.restore(4, "https://e.org/old", "Old")
+    ledger.restore(4, "https://e.org/thief")
+    ledger.restore(5, "https://e.org/old")
+    assert ledger.get(4) is not None
+    assert [source.url for source in ledger] == ["https://e.org/old"]
+    assert ledger.add("https://e.org/old").n == 4
+    assert ledger.add("https://e.org/new").n == 5
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[bad", "http://[::1/x", "javascript:alert(1)", "", "http://a\ud800b/", "local:a b"]
+)
+def test_no_url_breaks_it(url: str) -> None:
+    ledger = Ledger()
+    source = ledger.add(url)
+    assert ledger.add(url).n == source.n == 1
+    source.url.encode()
+    assert isinstance(source.host, str)
+
+
+def test_urls_are_safe_in_a_markdown_link_and_encoded_once() -> None:
+    url = "https://e.org/a b_(c)?q=<x>&r=%20"
+    encoded = encode_url(url)
+    assert encoded == "https://e.org/a%20b_%28c%29?q=%3Cx%3E&r=%20"
+    assert encode_url(encoded) == encoded
+    assert same_page(url) == same_page(encoded)
+
+
+def test_local_documents_are_cited_without_a_link() -> None:
+    source = Ledger().add("local:docs/guide.md", "Guide")
+    assert not source.linkable
+    assert Ledger().add("https://e.org").linkable

@@ -1,0 +1,220 @@
+"""The rules of the house that no single file can keep: directions, sizes, pins, the image, the one way to start.
+
+Handed the checkout as it lies on the disk; nothing is imported here but in a process of its own.
+"""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
+FLOORS = ("providers", "tools", "proxy")  # from the ground up: each may import only what lies below it
+SOURCES = sorted(path for floor in FLOORS for path in (ROOT / floor).rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+SCRIPTS = sorted(path for folder in ("bench", "docs") for path in (ROOT / folder).rglob("*.py"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def short(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), short(path))
+
+
+def imported(path: Path) -> set[str]:
+    """The dotted names of all absolute imports, wherever in the file they stand."""
+    names = set()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def pins(name: str) -> dict[str, str]:
+    lines = (line.strip() for line in (ROOT / name).read_text().splitlines())
+    return dict(line.split("==") for line in lines if line and not line.startswith("#"))
+
+
+# The house
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=short)
+def test_imports_run_downward_only(path: Path) -> None:
+    floor = FLOORS.index(path.relative_to(ROOT).parts[0])
+    tops = {name.split(".")[0] for name in imported(path)}
+    assert not tops & {*FLOORS[floor + 1 :], "tests", "bench", "docs"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=short)
+def test_a_file_says_at_its_head_what_it_is(path: Path) -> None:
+    assert len(ast.get_docstring(tree(path)) or "") > 20
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *TESTS, *SCRIPTS], ids=short)
+def test_a_file_is_a_room_not_a_hall(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 450
+
+
+@pytest.mark.parametrize("path", TESTS, ids=short)
+def test_tests_replace_nothing(path: Path) -> None:
+    assert not [
+        name for name in imported(path) if re.match(r"unittest\.mock|mock\b|pytest_mock|respx|responses\b", name)
+    ]
+    replaced = [node for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute) and node.attr == "setattr"]
+    assert not replaced
+
+
+def test_every_package_is_shipped_and_no_other() -> None:
+    on_disk = {".".join(path.parent.relative_to(ROOT).parts) for path in SOURCES if path.name == "__init__.py"}
+    folders = {".".join(path.parent.relative_to(ROOT).parts) for path in SOURCES}
+    assert set(PROJECT["tool"]["setuptools"]["packages"]) == on_disk == folders
+
+
+def test_nothing_runs_at_the_start_of_python() -> None:
+    files = [short(path) for floor in FLOORS for path in (ROOT / floor).rglob("*")]
+    assert not [name for name in files if name.endswith((".pth", "sitecustomize.py", "usercustomize.py"))]
+
+
+def test_the_console_script_is_the_only_start() -> None:
+    assert PROJECT["project"]["scripts"] == {"groundwire": "proxy.cli:main"}
+    for path in SOURCES:
+        assert path.name != "__main__.py", short(path)
+        assert "__main__" not in path.read_text(), short(path)
+    for name in ("Makefile", "Dockerfile", "compose.yaml", ".ci/run"):
+        assert not re.search(r"-m\s+proxy|uvicorn", (ROOT / name).read_text()), name
+
+
+def test_heavy_libraries_wait_until_they_are_needed() -> None:
+    code = "import sys, json; sys.path.insert(0, sys.argv[1]); import proxy.app; print(json.dumps(sorted(sys.modules)))"
+    run = subprocess.run([sys.executable, "-I", "-c", code, str(ROOT)], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    loaded = json.loads(run.stdout)
+    assert "proxy.app" in loaded
+    assert not {"litellm", "trafilatura", "ddgs", "pypdfium2"} & set(loaded)
+
+
+# The workshop
+
+
+@pytest.mark.parametrize("name", ["constraints.txt", "constraints-clients.txt"])
+def test_constraints_are_exact_and_name_no_registry(name: str) -> None:
+    lines = (ROOT / name).read_text().splitlines()
+    assert [line for line in lines if not re.fullmatch(r"#.*|[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line)] == []
+    assert "://" not in "".join(lines)
+
+
+def test_every_dependency_is_pinned_within_its_bounds() -> None:
+    pinned = {canonicalize_name(name): version for name, version in pins("constraints.txt").items()}
+    project = PROJECT["project"]
+    for text in [*project["dependencies"], *project["optional-dependencies"]["dev"]]:
+        wanted = Requirement(text)
+        assert pinned[canonicalize_name(wanted.name)] in wanted.specifier, text
+
+
+def test_the_clients_are_those_that_need_their_own_environment() -> None:
+    assert int(pins("constraints-clients.txt")["openai"].split(".")[0]) >= 3
+    assert {"langchain-openai", "openai-agents"} <= set(pins("constraints-clients.txt"))
+    assert "openai" not in pins("constraints.txt")
+
+
+@pytest.mark.parametrize("target", ["install", "demo", "serve", "test", "check", "bench", "bench RIVAL=1", "clean"])
+def test_the_makefile_knows_its_targets(target: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    run = subprocess.run(
+        ["make", "--dry-run", *target.split()], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert run.returncode == 0, run.stderr
+
+
+def test_ci_stops_at_the_first_failure_and_runs_what_people_run() -> None:
+    script = ROOT / ".ci/run"
+    lines = script.read_text().splitlines()
+    assert os.access(script, os.X_OK)
+    assert "set -euo pipefail" in lines
+    assert lines[-2:] == ["make check", "make test"]
+    subprocess.run(["bash", "-n", str(script)], check=True, timeout=60)
+
+
+# The image
+
+
+def instructions() -> list[tuple[str, str]]:
+    text = re.sub(r"^\s*#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.M).replace("\\\n", " ")
+    return [(line.split(None, 1)[0], line.split(None, 1)[1]) for line in text.splitlines() if line.strip()]
+
+
+def last(instruction: str) -> str:
+    return [text for name, text in instructions() if name == instruction][-1]
+
+
+def test_the_image_is_built_in_stages_on_a_pinned_slim_base() -> None:
+    bases = [text for name, text in instructions() if name == "FROM"]
+    assert len(bases) == 2
+    assert all(re.match(r"python:\d+\.\d+\.\d+-slim-\w+( AS build)?$", base) for base in bases)
+    assert last("COPY") == "--from=build /opt/groundwire /opt/groundwire"
+
+
+def test_the_image_holds_only_what_the_ignore_file_lets_in() -> None:
+    rules = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
+    let_in = {rule[1:] for rule in rules if rule.startswith("!")}
+    copied = {
+        part for name, text in instructions() if name == "COPY" and "--from" not in text for part in text.split()[:-1]
+    }
+    assert rules[0] == "*"
+    assert copied == let_in
+
+
+def test_the_image_installs_exact_versions_without_building() -> None:
+    install = last("RUN")
+    assert "--constraint constraints.txt" in install
+    assert "--only-binary :all:" in install
+
+
+def test_the_image_runs_as_nobody_in_particular() -> None:
+    user = last("USER").split(":")
+    assert all(part.isdigit() and int(part) >= 1000 for part in user)
+
+
+def test_the_image_starts_the_console_script_without_a_shell() -> None:
+    assert json.loads(last("ENTRYPOINT")) == ["groundwire"]
+    assert json.loads(last("CMD"))[:3] == ["serve", "--host", "0.0.0.0"]
+
+
+def test_the_image_asks_after_its_own_health_with_what_is_in_it() -> None:
+    command = json.loads(last("HEALTHCHECK").split("CMD", 1)[1])
+    assert command[:3] == ["python", "-I", "-c"]
+    port = json.loads(last("CMD"))[-1]
+    assert f"127.0.0.1:{port}/healthz" in command[3]
+    compile(command[3], "healthcheck", "exec")
+
+
+def test_the_image_carries_no_secret_and_makes_its_own_key() -> None:
+    assert "GROUNDWIRE_GENERATE_KEY=1" in last("ENV").split()
+    names = {word.split("=")[0] for name, text in instructions() if name in ("ENV", "ARG") for word in text.split()}
+    assert {name for name in names if re.search("KEY|TOKEN|SECRET|PASSWORD", name)} == {"GROUNDWIRE_GENERATE_KEY"}
+
+
+def test_compose_locks_the_container_down() -> None:
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    ours = services["groundwire"]
+    assert ours["read_only"] is True
+    assert ours["tmpfs"] == ["/tmp"]
+    assert all(published.startswith("127.0.0.1:") for published in ours["ports"])
+    for service in services.values():
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert "latest" not in service.get("image", "")

@@ -1,0 +1,81 @@
+"""Takes out of web text what a reader cannot see and a model would obey. Handed any string a provider gave; hands on
+NFC text without invisible, private or control characters, of bounded length. Idempotent, linear, never raises.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+LINE = 2000  # longer lines are broken at a blank: nobody reads them, and they hide text from people who look
+
+_JOINER = "\u200d"
+_BOUND_TO_THE_LEFT = "\u200d\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff"
+_EMOJI = (
+    "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u21ff\u231a-\u23ff\u24c2\u25a0-\u27bf\u2934\u2935\u2b00-\u2bff"
+    "\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+)
+_INVISIBLE = (
+    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # C0 and C1 without tab and line ends
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"  # soft hyphen, joiners, fillers
+    "\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"  # zero width, bidi
+    "\ufe00-\ufe0f"  # variation selectors; those inside emoji are matched before
+    "\ud800-\udfff\ue000-\uf8ff"  # lone surrogates, private use
+    "\U000e0000-\U0010ffff"  # tags, more variation selectors, private use
+)
+_ONE_EMOJI = f"[{_EMOJI}][\ufe0e\ufe0f]?[\U0001f3fb-\U0001f3ff]?"
+# A joined emoji has at most 8 parts, so that a place to cut is never far away.
+_UNSEEN = re.compile(f"({_ONE_EMOJI}(?:{_JOINER}{_ONE_EMOJI}){{0,7}}|[0-9#*]\ufe0f\u20e3)|[{_INVISIBLE}]+")
+_SUSPECT = re.compile(f"[{_INVISIBLE}]")
+_LINE_END = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
+_LONG_BLANK = re.compile(r"[^\S\n]{33,}")
+_EMPTY_LINES = re.compile(r"\n{3,}")
+_BOUND = re.compile(f"[{_BOUND_TO_THE_LEFT}]")
+
+
+def clean(text: str, max_length: int) -> str:
+    """The visible text, at most `max_length` characters of it."""
+    text = _LINE_END.sub("\n", text)
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+    if _SUSPECT.search(text):  # most pages hold none, and looking is cheaper than replacing
+        text = _UNSEEN.sub(lambda found: found[1] or "", text)
+        text = unicodedata.normalize("NFC", text)  # what was held apart may compose now
+    text = _LONG_BLANK.sub(" ", text)
+    text = "\n".join(_short_lines(text))
+    text = _EMPTY_LINES.sub("\n\n", text).strip()
+    return text if len(text) <= max_length else text[: cut_place(text, max_length)].rstrip()
+
+
+def one_line(text: str, max_length: int) -> str:
+    """The same for a title or a snippet: line ends become blanks, so that no line of it can pass for one of ours."""
+    # A service may send megabytes where a sentence belongs: what is far beyond the limit is not even looked at.
+    flat = " ".join(clean(text[: max_length * 8], max_length * 8).split())
+    return flat if len(flat) <= max_length else flat[: cut_place(flat, max_length - 1)].rstrip() + "…"
+
+
+def cut_place(text: str, at: int) -> int:
+    """The last place not after `at` where a cut tears no emoji apart."""
+    while 0 < at < len(text) and (text[at - 1] == _JOINER or _BOUND.match(text[at])):
+        at -= 1
+    return max(at, 0)
+
+
+def _short_lines(text: str) -> list[str]:
+    lines = []
+    for line in text.split("\n"):
+        line = line.rstrip()
+        if len(line) <= LINE:
+            lines.append(line)
+            continue
+        start = 0
+        while len(line) - start > LINE:
+            end = line.rfind(" ", start + LINE // 2, start + LINE + 1)
+            if end < 0:
+                end = max(cut_place(line, start + LINE), start + 1)
+            lines.append(line[start:end].rstrip())
+            start = end
+            while line[start].isspace():
+                start += 1
+        lines.append(line[start:])
+    return lines

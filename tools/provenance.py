@@ -1,0 +1,186 @@
+"""Which URLs `open_page` may open: those that came from the user, a search or an opened page, never the model's own.
+Handed texts, results and links; hands on the address to open, in the spelling it came in, or a reason for the model.
+
+Why exact comparison: an added query or path is how a page that gives orders would carry data out. Why so few links per
+host: pages that offer /a /b /c … spell a secret letter by letter with URLs that all "appeared in context".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from providers.chain import host_of, in_domains
+
+from .ledger import encode_url
+
+Mode = Literal["strict", "context", "open"]
+
+MAX_URL = 8192
+LINKS_PER_HOST = 3
+LINK_DEPTH = 2
+LINKS_PER_PAGE = 2000
+
+_URL_CHARACTER = r"[^\s<>\"`\\^{}|\[\]\u3000-\u303f\uff00-\uff0f\uff1a-\uff20\u2018-\u201f]"
+_URL = re.compile(rf"(?:https?://(?:\[[0-9a-f:.]+\])?|\blocal:){_URL_CHARACTER}+", re.IGNORECASE)
+_LABEL = r"[^\W_](?:[^\W_]|-){0,62}"
+_BARE = re.compile(
+    rf"(?<![\w@./:-])(?:(?:{_LABEL}\.){{1,8}}[^\W\d_]{{2,24}}|\d{{1,3}}(?:\.\d{{1,3}}){{3}})(?::\d{{1,5}})?(?![\w@])(?:/{_URL_CHARACTER}*)?"
+)
+_UNFIT = re.compile(r"[\x00-\x1f\x7f\\]")
+_SECRETS = re.compile(
+    r"(?<![A-Za-z0-9])(?:sk-(?:[A-Za-z0-9]{1,12}-){0,4}[A-Za-z0-9_]{16,}|(?:AKIA|ASIA)[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{30,})"
+    r"|(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.|-----BEGIN[ +A-Z]{1,40}KEY"
+)
+SHORTEST_SECRET = 8  # a shorter key may well be a word
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    url: str  # as the user, the search or the page wrote it: this is what is opened
+    depth: int = 0  # 0: from the user or a search; 1, 2: a link of an opened page
+
+
+class Refused(Exception):
+    """The URL may not be opened. The message tells the model why and what it may open."""
+
+
+class Provenance:
+    """One per request. `texts` are read for URLs only when the first page is opened: most requests open none."""
+
+    def __init__(self, mode: Mode, texts: Iterable[str] = ()) -> None:
+        self._mode = mode
+        self._unread = list(texts)
+        self._known: dict[str, Address] = {}
+        self._followed: dict[str, set[str]] = {}
+
+    def add(self, urls: Iterable[str]) -> None:
+        """URLs of the user or of search results."""
+        for url in urls:
+            if page := normalise(url):
+                self._known[page] = _address(url)
+
+    def add_page(self, opened: Address, final_url: str, links: Sequence[str]) -> None:
+        """An opened page: where it was in the end may be opened again, and its links if the mode and depth allow."""
+        if page := normalise(final_url):
+            self._known.setdefault(page, _address(final_url, opened.depth))
+        if self._mode == "context" and opened.depth < LINK_DEPTH:
+            for link in links[:LINKS_PER_PAGE]:
+                if page := normalise(link):
+                    self._known.setdefault(page, _address(link, opened.depth + 1))
+
+    def admit(self, url: str) -> Address:
+        page = normalise(url)
+        if not page:
+            raise Refused("this is not a web address")
+        for text in self._unread:
+            self.add(urls_in(text))
+        self._unread.clear()
+        address = self._known.get(page)
+        if self._mode == "open":
+            return address or _address(url)
+        if address is None:
+            raise Refused(
+                "only URLs from the user's messages, from search results or from opened pages may be opened, exactly "
+                f"as they stand there, and this is none of them. {self._offer()}"
+            )
+        if address.depth:
+            followed = self._followed.setdefault(host_of(page), set())
+            if page not in followed and len(followed) >= LINKS_PER_HOST:
+                raise Refused(
+                    f"at most {LINKS_PER_HOST} links to one site may be followed in one answer. {self._offer()}"
+                )
+            followed.add(page)
+        return address
+
+    def _offer(self) -> str:
+        first = [encode_url(address.url) for address in self._known.values() if not address.depth]
+        offered = [url for url in first if len(url) <= 300][-8:]
+        return "You may open: " + ", ".join(offered) if offered else "Search first, then open a result."
+
+
+def _address(url: str, depth: int = 0) -> Address:
+    url = url.strip()
+    return Address(url if url[:6].lower() == "local:" else url.replace(" ", "%20"), depth)
+
+
+@dataclass(frozen=True, slots=True)
+class Domains:
+    """Domain rules of the config, the request and the call: every list of allowed ones must agree, any may block."""
+
+    layers: tuple[tuple[str, ...], ...] = ()
+    blocked: tuple[str, ...] = ()
+
+    def narrowed(self, allowed: Iterable[str] = (), blocked: Iterable[str] = ()) -> Domains:
+        layer = tuple(domain_of(text) for text in allowed)
+        return Domains(
+            (*self.layers, layer) if layer else self.layers, (*self.blocked, *(domain_of(text) for text in blocked))
+        )
+
+    def permit(self, url: str) -> bool:
+        host = host_of(url)
+        return all(in_domains(host, layer) for layer in self.layers) and not in_domains(host, self.blocked)
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """What lies in all lists: what a provider is asked for. Empty with `layers` set means: nothing can match."""
+        every = {domain for layer in self.layers for domain in layer}
+        return tuple(sorted(domain for domain in every if all(in_domains(domain, layer) for layer in self.layers)))
+
+
+def domain_of(text: str) -> str:
+    """A domain as people and models write it (`*.example.org`, `https://example.org/`) in the form of `host_of`."""
+    host = text.strip().partition("://")[2] or text.strip()
+    return host_of("http://" + host.removeprefix("*").lstrip("."))
+
+
+def normalise(url: str) -> str:
+    """The spelling under which two URLs are the same address; empty if it is no URL that can be opened."""
+    url = url.strip()
+    if len(url) > MAX_URL:
+        return ""
+    if url[:6].lower() == "local:":
+        return "local:" + encode_url(url[6:]).partition("#")[0]
+    if _UNFIT.search(url):
+        return ""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return ""
+    host = host_of(url)
+    if not host or "@" in parts.netloc or " " in parts.netloc:
+        return ""
+    netloc = f"[{host}]" if ":" in host else host
+    if port is not None and port != {"http": 80, "https": 443}[parts.scheme]:
+        netloc += f":{port}"
+    return encode_url(urlunsplit((parts.scheme, netloc, parts.path or "/", parts.query, "")))
+
+
+def urls_in(text: str) -> list[str]:
+    """Every URL in a text, with and without the punctuation that may belong to the sentence; bare domains as both."""
+    urls = []
+    for found in _URL.findall(text):
+        urls += [found, _trimmed(found)]
+    for found in _BARE.findall(text):
+        bare = _trimmed(found)
+        urls += [f"https://{bare}", f"http://{bare}"]
+    return urls
+
+
+def _trimmed(url: str) -> str:
+    while url and (url[-1] in ".,;:!?'*_~…" or (url[-1] == ")" and url.count(")") > url.count("("))):
+        url = url[:-1]
+    return url
+
+
+def holds_secret(text: str, secrets: Collection[str] = ()) -> bool:
+    """Whether a query or URL would carry a key out: a known shape, or one of this request's own keys."""
+    spellings = (text, unquote(text))
+    return any(
+        _SECRETS.search(spelling) or any(len(key) >= SHORTEST_SECRET and key in spelling for key in secrets)
+        for spelling in spellings
+    )
