@@ -144,7 +144,9 @@ def measure(scenario: Scenario, upstream: str, port: int, pid: int | None, body:
     row |= json.loads(run.stdout)
     work = {key: counted_after[key] - counted_before[key] for key in counted_after}
     row["upstream"] = work
-    if pid and row["ok"]:
+    if not row["ok"]:  # nothing but failures, or a target so slow that each connection got no further than its warm-up
+        row = {key: value for key, value in row.items() if not key.startswith(("lat_", "ttft_", "rps"))}
+    if pid and work["finals"] and (row["ok"] or not row["bad"]):
         cpu = after.cpu - before.cpu
         row |= {"rss": after.rss, "cpu": cpu, "cpu_1k": cpu / work["finals"] * 1_000}
         if work["chunks"]:

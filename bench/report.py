@@ -15,12 +15,8 @@ DIRECT, OURS = "direct", "groundwire"
 
 
 def _values(rows: Sequence[Row], target: str, scenario: str, figure: str) -> list[float]:
-    """A run without one good answer is no measurement."""
-    return [
-        row[figure]
-        for row in rows
-        if row["target"] == target and row["scenario"] == scenario and row.get("ok", 1) and row.get(figure) is not None
-    ]
+    mine = (row for row in rows if row["target"] == target and row["scenario"] == scenario)
+    return [row[figure] for row in mine if row.get(figure) is not None]
 
 
 def _figures(scenario: str) -> list[tuple[str, str, float, bool]]:
@@ -74,9 +70,13 @@ def _faults(rows: Sequence[Row]) -> list[str]:
     lines = []
     for row in rows:
         if row.get("bad") or row.get("err"):
-            answers = f"{row['bad']} of {row['bad'] + row['ok']} answers bad"
-            lines.append(f"- {row['target']}, {row['scenario']}, round {row['round']}: {answers}: {row['err']}")
-    return ["", "Not every answer was complete:", *lines] if lines else []
+            fault = f"{row['bad']} of {row['bad'] + row['ok']} answers bad: {row['err']}"
+        elif row.get("ok") == 0:
+            fault = "too slow: no connection got past its first answer, so there is CPU time but no latency"
+        else:
+            continue
+        lines.append(f"- {row['target']}, {row['scenario']}, round {row['round']}: {fault}")
+    return ["", "Not every run is whole:", *lines] if lines else []
 
 
 if __name__ == "__main__":

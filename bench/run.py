@@ -143,6 +143,8 @@ def rounds_of(target: Target, wanted: list[str], upstream: str, seconds: float) 
         for scenario in scenarios:
             yield measure(scenario, upstream, target.port, None, target.body(scenario), KEY, seconds)
         return
+    if not scenarios:
+        return
     health = f"http://127.0.0.1:{target.port}{target.health}"
     with running(target.command, health, TARGET_CORE, OUT / f"{target.name}.log") as (pid, start):
         time.sleep(0.5)
@@ -163,7 +165,7 @@ def main() -> None:
     parser.add_argument("--groundwire", metavar="SCRIPT", help="Groundwire's console script")
     parser.add_argument("--litellm", metavar="SCRIPT", help="LiteLLM's console script, for a comparison")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=3.0, help="length of each run")
+    parser.add_argument("--seconds", type=float, default=4.0, help="length of each run")
     parser.add_argument("--scenarios", default=",".join(SCENARIOS), help="comma-separated (default: %(default)s)")
     arguments = parser.parse_args()
     wanted = arguments.scenarios.split(",")

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import httpx
 import orjson
@@ -28,11 +29,8 @@ Translate = Callable[[int, str], ProviderError | None]
 
 
 def check_base_url(value: str) -> str:
-    try:
-        url = httpx.URL(value)
-    except httpx.InvalidURL:
-        url = httpx.URL()
-    if url.scheme not in ("http", "https") or not url.host:
+    url = urlsplit(value)
+    if url.scheme not in ("http", "https") or not url.hostname or url.port == 0:
         raise ValueError("it must look like https://host or http://host:port")
     return value
 

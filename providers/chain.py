@@ -18,11 +18,14 @@ from urllib.parse import urlsplit
 from .base import Page, SearchQuery, SearchResult, SearchResults, as_page, as_results
 from .errors import BadRequest, NoResults, PageBlocked, ProviderError, TimedOut, Unavailable
 from .registry import Named
+from .web.guard import Guard
 
 log = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT = 15.0  # for a provider that does not say how long it may take
 GRACE = 1.0  # a provider's own time limit speaks first: its error says more than ours
+
+_OUTSIDE = Guard()
 
 T = TypeVar("T")
 
@@ -72,8 +75,9 @@ class SearchChain:
         """The first useful answer. `provider` is asked first; the others stay behind it in their order."""
         wanted = _with_clean_domains(query)
 
-        async def ask(member: Any) -> SearchResults:
-            return _select(as_results(await member.search(wanted)), wanted)
+        async def ask(member: Named) -> SearchResults:
+            provider: Any = member.provider
+            return _select(as_results(await provider.search(wanted)), wanted, public=not member.private)
 
         fall_over = _FallOver("No search provider had an answer", public_fallback=self._public_fallback)
         results, name = await fall_over.first(self._order(provider), ask)
@@ -96,8 +100,9 @@ class ReadChain:
     async def read(self, url: str) -> Opened:
         """The page, from the owner of the URL alone if it has one (a local document), else from the first that can."""
 
-        async def ask(member: Any) -> Page:
-            page = as_page(await member.read(url))
+        async def ask(member: Named) -> Page:
+            provider: Any = member.provider
+            page = as_page(await provider.read(url))
             if not page.text.strip():
                 raise PageBlocked("the page has no readable text")
             return page
@@ -125,7 +130,7 @@ class _FallOver:
         self._public_allowed = True
         self._public_fallback = public_fallback
 
-    async def first(self, members: Iterable[Named], ask: Callable[[Any], Awaitable[T]]) -> tuple[T, str]:
+    async def first(self, members: Iterable[Named], ask: Callable[[Named], Awaitable[T]]) -> tuple[T, str]:
         for member in members:
             if not member.private and not self._public_allowed:
                 self._note(member, "not asked, because `public_fallback` is off and a private provider came first")
@@ -143,13 +148,13 @@ class _FallOver:
         self.failures.append(Failure(member.name, reason))
 
 
-async def _bounded(member: Named, ask: Callable[[Any], Awaitable[T]]) -> T:
+async def _bounded(member: Named, ask: Callable[[Named], Awaitable[T]]) -> T:
     """One provider's answer, in its time, with no foreign exception left. Cancellation passes through."""
     own = getattr(member.provider, "timeout", None)
     limit = own + GRACE if isinstance(own, int | float) else DEFAULT_TIMEOUT
     try:
         async with asyncio.timeout(limit):
-            return await ask(member.provider)
+            return await ask(member)
     except ProviderError:
         raise
     except TimeoutError:
@@ -168,12 +173,15 @@ def _with_clean_domains(query: SearchQuery) -> SearchQuery:
     return replace(query, allowed_domains=allowed, blocked_domains=clean_domains(query.blocked_domains))
 
 
-def _select(found: SearchResults, query: SearchQuery) -> SearchResults:
-    """What may be shown: web or local URLs that the filters let through, each once, no more than asked for."""
+def _select(found: SearchResults, query: SearchQuery, *, public: bool) -> SearchResults:
+    """What may be shown: web or local URLs that the filters let through, each once, no more than asked for.
+
+    A public engine has no business naming addresses inside our network; a private one may.
+    """
     chosen: dict[str, SearchResult] = {}
     for result in found.results:
         host = host_of(result.url)
-        if not host or in_domains(host, query.blocked_domains):
+        if not host or in_domains(host, query.blocked_domains) or (public and not _leads_outside(result.url)):
             continue
         if query.allowed_domains and not in_domains(host, query.allowed_domains):
             continue
@@ -184,6 +192,16 @@ def _select(found: SearchResults, query: SearchQuery) -> SearchResults:
     if not chosen and not found.answer:
         raise NoResults("nothing found")
     return replace(found, results=tuple(chosen.values())[: query.limit])
+
+
+def _leads_outside(url: str) -> bool:
+    if _scheme(url) == "local":
+        return True
+    try:
+        _OUTSIDE.parse(url)
+    except ProviderError:
+        return False
+    return True
 
 
 def host_of(url: str) -> str:

@@ -148,7 +148,10 @@ def _is_private(entry: ProviderEntry, service: Any, settings: BaseModel | dict[s
 
 def _is_public(base_url: str) -> bool:
     """Whether the host is out in the public internet, by its name alone: nothing is resolved at start."""
-    host = (urlsplit(base_url).hostname or "").rstrip(".")
+    try:
+        host = (urlsplit(base_url).hostname or "").rstrip(".")
+    except ValueError:  # only a plugin's address is not checked before
+        return False
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

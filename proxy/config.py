@@ -188,7 +188,6 @@ class ToolsConfig(_Section):
     max_page_length: Annotated[Count, Field(ge=200)] = 15_000
     max_rounds: Annotated[Count, Field(le=100)] = 6
     max_opens: Annotated[Count, Field(le=100)] = 8
-    search_timeout: Seconds = 8
     open_timeout: Seconds = 15
     allowed_domains: list[Domain] = []
     blocked_domains: list[Domain] = []

@@ -1,6 +1,5 @@
 """The guard at the door, in pure ASGI: Host, keys, content type, body limits, request ids, and the way out at shutdown.
-Handed every request before a route sees it; hands on the ones that may enter. Refusals that any room raises become
-their HTTP answer here.
+Handed every request before a route sees it; hands on the ones that may enter.
 """
 
 from __future__ import annotations
@@ -60,12 +59,10 @@ class Edge:
         assert task is not None
         self._under_way.add(task)
         try:
-            self._admit(scope)
-            await self._app(scope, receive, send_marked)
-        except RequestError as error:
-            if status:
-                raise
-            await send_failure(send_marked, error.failed)
+            if refused := self._refusal(scope):
+                await send_failure(send_marked, refused)
+            else:
+                await self._app(scope, receive, send_marked)
         except asyncio.CancelledError:
             if not self.stopping:
                 raise
@@ -88,6 +85,14 @@ class Edge:
     def busy(self) -> bool:
         return bool(self._under_way)
 
+    def _refusal(self, scope: Scope) -> Failed | None:
+        """Why this request may not enter."""
+        try:
+            self._admit(scope)
+        except RequestError as error:
+            return error.failed
+        return None
+
     def _admit(self, scope: Scope) -> None:
         headers: dict[bytes, list[bytes]] = {}
         for key, value in scope["headers"]:
@@ -96,7 +101,7 @@ class Edge:
         if b"content-length" in headers and b"transfer-encoding" in headers:
             raise refuse(400, "Send either Content-Length or Transfer-Encoding, not both.", code="bad_request")
         if self._keys and scope["path"] not in OPEN_PATHS:
-            self._check_key(headers)
+            self._check_key(scope, headers)
         if scope["method"] == "POST":
             self._check_content_type(scope["path"], headers)
 
@@ -112,7 +117,7 @@ class Edge:
             text = f"The host '{name}' is not served here. Add it to `server.allowed_hosts` if it should be."
             raise refuse(403, text, code="host_not_allowed")
 
-    def _check_key(self, headers: dict[bytes, list[bytes]]) -> None:
+    def _check_key(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
         given = {
             value[7:].strip() if name == b"authorization" and value[:7].lower() == b"bearer " else value.strip()
             for name in _CREDENTIALS
@@ -120,11 +125,13 @@ class Edge:
         }
         if len(given) > 1:
             raise refuse(400, "The request carries two different keys; send one.", code="ambiguous_key")
-        digest = _digest(given.pop() if given else b"")
+        key = given.pop() if given else b""
+        digest = _digest(key)
         # Every key is compared, found or not, so that the time taken tells nothing.
         if not sum(hmac.compare_digest(digest, key) for key in self._keys):
             text = "The API key is missing or not valid for this server. Send it as `Authorization: Bearer …`."
             raise refuse(401, text, kind="authentication_error", code="invalid_api_key")
+        scope["credential"] = key.decode("latin-1")
 
     def _check_content_type(self, path: str, headers: dict[bytes, list[bytes]]) -> None:
         """A web page can post a form to a loopback server without asking anybody; it cannot post JSON."""

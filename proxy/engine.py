@@ -86,6 +86,7 @@ class Engine:
             limit=_RESULTS_PER_CONTEXT_SIZE.get(search.context_size),
             allowed_domains=search.allowed_domains,
             blocked_domains=search.blocked_domains,
+            secrets=request.secrets,
         )
 
 
@@ -96,10 +97,12 @@ def _tool_usage(desk: Desk) -> dict[str, Any]:
 
 
 def _texts(messages: Iterable[Any]) -> list[str]:
-    """What the conversation says, for the URLs in it: the model may open what a person or a tool of theirs named."""
+    """What people and their tools said, for the URLs in it: those may be opened. What a model wrote proves nothing."""
     texts = []
     for message in messages:
         content = message.get("content")
+        if message.get("role") == "assistant":
+            continue
         if isinstance(content, str):
             texts.append(content)
         elif isinstance(content, list):

@@ -34,4 +34,5 @@ class ChatRequest:
     stream: bool = False
     include_usage: bool = False
     search: SearchOptions = field(default_factory=SearchOptions)
+    secrets: tuple[str, ...] = ()  # the caller's own credential: it must not leave in a query
     changed: bool = False  # does `body` differ from `raw`?

@@ -46,6 +46,7 @@ class ChatCompletions:
         headers = _headers(scope)
         raw = await read_body(receive, scope, house.config.server)
         request, lane = await self._route(chat.decode(raw))
+        request.secrets = (scope["credential"],) if "credential" in scope else ()
         mode = house.config.tools.mode
         wish = headers.get(SEARCH_HEADER, "").strip().lower()
         decision = decide(request, mode, wish, bool(house.toolbox.specs))

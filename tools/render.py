@@ -128,7 +128,7 @@ _TAGS = (
 )
 # Only the shapes that some chat template or agent reads as its own; every other tag of a page stays as it is.
 _TEMPLATE = re.compile(
-    rf"<(?=[|｜][^<>\n]{{0,80}}[|｜]>|/?(?:{_TAGS})(?:\s[^<>\n]{{0,80}})?/?>|</?SYS>>)"
+    rf"<(?=[|｜][^<>\n]{{0,80}}[|｜]>|/?(?:{_TAGS})(?:[\s=][^<>\n]{{0,80}})?/?>|</?SYS>>)"
     r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|IMG)\])",
     re.IGNORECASE,
 )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from providers.base import SearchQuery
 from providers.chain import Found, ReadChain, SearchChain, host_of
@@ -29,6 +29,10 @@ from .web_search import SearchArguments
 AnyArguments = SearchArguments | OpenArguments
 Answer = SearchAnswer | list[PagePart]
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+BOOK = 50_000  # characters, some milliseconds of work
 CARRIES_KEY = "It holds what looks like a key or password, which must not leave; leave that out"
 
 
@@ -118,6 +122,11 @@ class Desk:
         self._pages: dict[str, asyncio.Task[ReadPage]] = {}
         self._opens_of: Counter[str] = Counter()
 
+    @property
+    def spent(self) -> bool:
+        """Whether the searches or the pages of this request are used up."""
+        return self.searches >= self._policy.max_searches or self.pages >= self._policy.max_opens
+
     async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """All calls of one turn, together. Sources are numbered in the order of the calls, whoever answers first."""
         turn = [self._understand(call) for call in calls]
@@ -145,7 +154,8 @@ class Desk:
         try:
             given = validate(OpenArguments, arguments)
         except BadArguments as error:
-            return [PagePart(url=str(arguments.get("url", "")), error=str(error))]
+            asked = arguments.get("urls") or [arguments.get("url", "")]
+            return [PagePart(str(url), error=str(error)) for url in asked]
         self._provenance.add(given.urls)
         return (await self._open(given))()
 
@@ -180,7 +190,8 @@ class Desk:
         if isinstance(answer, SearchAnswer):
             return ToolResult("", self.text(answer), answer.ok, answer.provider, answer.sources)
         sources = tuple(part.source for part in answer if part.source)
-        return ToolResult("", self.text(answer), bool(sources), answer[0].provider, sources)
+        provider = next((part.provider for part in answer if part.provider), "")
+        return ToolResult("", self.text(answer), bool(sources), provider, sources)
 
     async def _work(self, arguments: AnyArguments) -> Callable[[], Answer]:
         """The slow part of a call. What it hands back numbers the sources, when the call's turn has come."""
@@ -220,8 +231,7 @@ class Desk:
             page = await self._read(url)
         except (Refused, ProviderError) as error:
             return PagePart(encode_url(url), error=_sentence(error)), None
-        # In a thread, because weighing the passages of a book takes longer than other requests should wait.
-        return await asyncio.to_thread(open_page.part_of, page, given.start, given.query, max_length), page
+        return await _aside(len(page.text), open_page.part_of, page, given.start, given.query, max_length), page
 
     def _settle_page(self, part: PagePart, page: ReadPage | None) -> PagePart:
         if page is None or part.error:
@@ -257,7 +267,14 @@ class Desk:
         opened = await self._toolbox.read.read(address.url)
         if not self._domains.permit(opened.page.url or address.url):
             raise Refused("it leads to a domain that is not among those that may be opened here")
-        return await asyncio.to_thread(open_page.prepare, address, opened)
+        return await _aside(len(opened.page.text), open_page.prepare, address, opened)
+
+
+async def _aside(size: int, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Text work on a page: in a thread if the page is a book, because other requests are waiting for this loop."""
+    if size < BOOK:
+        return work(*arguments, **named)
+    return await asyncio.to_thread(work, *arguments, **named)
 
 
 def _key(arguments: AnyArguments) -> str:

@@ -70,7 +70,7 @@ class DuckDuckGo:
                 with_sites(query),
                 region=_region(query) or self._settings.region,
                 timelimit=_time_limit(query),
-                max_results=query.limit,
+                max_results=max(10, query.limit),  # one page; the chain filters, then cuts
                 backend="duckduckgo",
             )
         except TimeoutException:

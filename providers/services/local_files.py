@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 from lxml import etree, html
@@ -27,15 +28,15 @@ HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 CHARSET = re.compile(rb"""charset\s*=\s*["']?([\w.:-]{1,40})""", re.IGNORECASE)
 FRONT_MATTER = re.compile(r"\A---\n(.*?\n)(?:---|\.\.\.)(?:\n|\Z)", re.DOTALL)
 FRONT_TITLE = re.compile(r"^title:[ \t]*(\S.*)$", re.MULTILINE)
-ATX_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t#]*")
+ATX_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.+)")
 UNDERLINE = re.compile(r"([=\-~^#*+])\1{2,}")
 WEB_LINK = re.compile(r"""https?://[^\s<>"'`)\]]+""")
 MARKDOWN_LINK = re.compile(r"\]\(\s*<?([^()\s<>]{1,1000})")
 MARKUP = (
     (re.compile(r"!?\[([^\[\]]{0,300})\]\([^()]{0,1000}\)"), r"\1"),
     (re.compile(r"<[^<>]{1,300}>"), " "),
-    (re.compile(r"^[ \t]*(?:#{1,6} |>+ |[-+*] |\|)", re.MULTILINE), ""),
-    (re.compile(r"[*`~|]+|\b_+|_+\b"), " "),
+    (re.compile(r"^[ \t]*(?:#{1,6} |>+ |[-+*] |\|)"), ""),
+    (re.compile(r"[*`~]+"), ""),
 )
 
 
@@ -56,13 +57,16 @@ class Folder:
 
     def walk(self) -> Iterator[tuple[str, int, int]]:
         """Every document with the time and size by which a change shows."""
-        if not self.root.is_dir():  # os.walk would call it empty
-            raise NotADirectoryError
-        for folder, folders, names in os.walk(self.root):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            for name in sorted(names):
-                path = (Path(folder) / name).relative_to(self.root).as_posix()
-                if found := self._stat(path):
+        folders = [""]
+        while folders:
+            folder = folders.pop()
+            for entry in self._entries(folder):
+                path = folder + entry.name
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(path + "/")
+                elif found := self._stat(path, entry):
                     yield path, found.st_mtime_ns, found.st_size
 
     def holds(self, path: str) -> bool:
@@ -81,18 +85,32 @@ class Folder:
         name = os.fsencode(path).decode("utf-8", "replace").rpartition("/")[2]
         return parse(name, data, date)
 
-    def _stat(self, path: str) -> os.stat_result | None:
+    def _entries(self, folder: str) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(self.root / folder) as entries:
+                return list(entries)
+        except OSError:
+            if not folder:  # without its root nothing can be said about any document
+                raise
+            return []
+
+    def _stat(self, path: str, seen: os.DirEntry[str] | None = None) -> os.stat_result | None:
+        """The file behind a document's path, else None. `seen` on a walk: only a link needs to be looked into then."""
         if any(not part or part.startswith(".") for part in path.split("/")):
             return None
         if os.path.splitext(path)[1].lower() not in self.extensions:
             return None
         try:
-            real = Path(os.path.realpath(self.root / path))
-            found = real.stat()
-        except (OSError, ValueError):  # gone, unreadable, a name no file can have
+            if seen is not None and not seen.is_symlink():
+                found = seen.stat()
+            else:
+                real = Path(os.path.realpath(self.root / path))
+                if not real.is_relative_to(self.root):
+                    return None
+                found = real.stat()
+        except (OSError, ValueError):  # gone, unreadable, or a name that no file can have
             return None
-        fits = stat.S_ISREG(found.st_mode) and found.st_size <= self.max_file_size
-        return found if fits and real.is_relative_to(self.root) else None
+        return found if stat.S_ISREG(found.st_mode) and found.st_size <= self.max_file_size else None
 
 
 def parse(name: str, data: bytes, date: str) -> Document:
@@ -137,11 +155,11 @@ def _try(data: bytes, charset: str) -> str | None:
 def _heading(lines: list[str]) -> str:
     """The first heading outside code, `# so` or underlined."""
     fenced = False
-    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+    for line, below in pairwise([*lines, ""]):
         if line.lstrip().startswith(("```", "~~~")):
             fenced = not fenced
         elif not fenced and (found := ATX_HEADING.fullmatch(line)):
-            return found[1]
+            return found[1].rstrip(" \t#")
         elif (
             not fenced and UNDERLINE.fullmatch(below.strip()) and line.strip() and not UNDERLINE.fullmatch(line.strip())
         ):
@@ -150,9 +168,14 @@ def _heading(lines: list[str]) -> str:
 
 
 def _plain(markup: str) -> str:
+    """Line by line: one pattern over a whole book would hold up every other thread."""
+    return "\n".join(map(_plain_line, markup.splitlines())).strip()
+
+
+def _plain_line(line: str) -> str:
     for pattern, instead in MARKUP:
-        markup = pattern.sub(instead, markup)
-    return markup.strip()
+        line = pattern.sub(instead, line)
+    return line
 
 
 def _read_html(text: str) -> tuple[str, str, tuple[str, ...]]:
@@ -186,7 +209,15 @@ def _html_text(root: etree._Element) -> Iterator[str]:
         block = tag in BLOCKS or tag in HEADINGS
         if event == "start":
             preformatted += tag == "pre"
-            gap = "\n\n" if block else "\n" if tag in ("li", "br") else " " if tag in ("td", "th") else ""
+            gap = (
+                "\n\n"
+                if block
+                else "\n"
+                if tag in ("li", "br")
+                else " "
+                if tag in ("td", "th") and not new_line
+                else ""
+            )
             new_line = new_line or "\n" in gap
             piece = gap + HEADINGS.get(tag, "- " if tag == "li" else "") + words(element.text)
         else:

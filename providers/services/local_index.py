@@ -43,7 +43,7 @@ STOP_WORDS = frozenset(
 )
 # Scripts without spaces between words. Each character becomes a word of its own, and a query asks for pairs of them.
 UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
-AROUND_UNSPACED = re.compile(f"(?<=[{UNSPACED}])|(?=[{UNSPACED}])")
+ONE_UNSPACED = re.compile(f"[{UNSPACED}]")
 RUN = re.compile(f"[{UNSPACED}]+|[^\\W_{UNSPACED}]+")
 SEAM = "\u200b"  # invisible, and no part of a word for FTS5; taken out again before anything is shown
 
@@ -142,7 +142,7 @@ def _terms(text: str) -> list[str]:
     """The words worth looking for, each once; the stop words too if there is nothing else."""
     terms: list[str] = []
     for run in RUN.findall(text.lower()):
-        if re.match(f"[{UNSPACED}]", run):
+        if ONE_UNSPACED.match(run):
             pairs = pairwise(run)
             terms.extend([" ".join(pair) for pair in pairs] or [run])
         else:
@@ -157,7 +157,10 @@ def _any_of(terms: list[str], *, prefix: bool = False) -> str:
 
 
 def _seamed(text: str) -> str:
-    return AROUND_UNSPACED.sub(SEAM, text)
+    if text.isascii():
+        return text
+    # Line by line: one pattern over a whole book would hold up every other thread.
+    return "\n".join(ONE_UNSPACED.sub(rf"{SEAM}\g<0>{SEAM}", line) for line in text.split("\n"))
 
 
 def _shown(passage: str) -> str:

@@ -7,7 +7,6 @@ It never resolves and never dials. `ipaddress.is_global` is not used: it calls N
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -27,12 +26,13 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _EXAMPLE = "a web address looks like https://example.com/page"
 _UNWELCOME = re.compile(r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]")  # controls, backslash, lone surrogates
-_URL = re.compile(r"(https?)://([^/?#]*)([^#]*)(?:#.*)?", re.IGNORECASE | re.DOTALL)
-_BRACKETED = re.compile(r"\[([0-9a-f:.]+)\](?::([0-9]*))?", re.IGNORECASE)
+_URL = re.compile(r"(https?)://([^/?#]+)([^#]*)(?:#.*)?", re.ASCII | re.IGNORECASE)  # ASCII, or ſ would be an s
+_BRACKETED = re.compile(r"\[([0-9a-f:.]+)\](?::([0-9]*))?", re.ASCII | re.IGNORECASE)
 _NAMED = re.compile(r"([^:\[\]]+)(?::([0-9]*))?")
-_LABEL = re.compile(r"[a-z0-9_-]{1,63}")  # the underscore is no letter of a host name, but lives in the wild
+# The last word on a name: no user, no escape, nothing that a mapping turned into a delimiter. `_` lives in the wild.
+_LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_DELIMITERS = frozenset("/\\?#@:%[] ")
+_JOINERS = "\u200c\u200d"
 _SAFE_IN_PATH = "!$&'()*+,-./:;=?@[]_|~%"
 
 _PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".localdomain", ".home.arpa", ".onion")
@@ -85,11 +85,6 @@ class Target:
     host: str
     port: int
     literal: bool
-
-    @property
-    def authority(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
 
 class Guard:
@@ -181,33 +176,28 @@ def _read(url: str) -> Target:
     if " " in text:
         raise BadRequest(f"the URL holds a space, which is written %20; {_EXAMPLE}")
     parts = _URL.fullmatch(text)
-    if parts is None or not parts[2]:
+    if parts is None:
         raise BadRequest(f"not the URL of a web page; {_EXAMPLE}")
     scheme = parts[1].lower()
-    host, port, literal = _read_authority(parts[2])
-    path = parts[3] if parts[3].startswith("/") else "/" + parts[3]
-    target = Target("", scheme, host, _DEFAULT_PORTS[scheme] if port is None else port, literal)
-    normal = f"{scheme}://{target.authority}{quote(path, safe=_SAFE_IN_PATH)}"
+    if bracketed := _BRACKETED.fullmatch(parts[2]):
+        host, literal = _read_ipv6(bracketed[1]), True
+        authority, digits = f"[{host}]", bracketed[2]
+    elif named := _NAMED.fullmatch(parts[2]):
+        authority = host = _read_name(named[1])
+        literal, digits = _is_ipv4(host), named[2]
+    else:
+        _refuse()
+    port = _read_port(digits) if digits else _DEFAULT_PORTS[scheme]
+    if port != _DEFAULT_PORTS[scheme]:
+        authority = f"{authority}:{port}"
+    path = quote(parts[3] if parts[3].startswith("/") else f"/{parts[3]}", safe=_SAFE_IN_PATH)
+    normal = f"{scheme}://{authority}{path}"
     if len(normal) > _MAX_URL:
         raise BadRequest(f"the URL is longer than {_MAX_URL} characters")
-    return Target(normal, scheme, host, target.port, literal)
+    return Target(normal, scheme, host, port, literal)
 
 
-def _read_authority(authority: str) -> tuple[str, int | None, bool]:
-    if "@" in authority or "%" in authority:
-        _refuse()
-    if bracketed := _BRACKETED.fullmatch(authority):
-        return _read_ipv6(bracketed[1]), _read_port(bracketed[2]), True
-    named = _NAMED.fullmatch(authority)
-    if named is None:
-        _refuse()
-    host = _read_name(named[1])
-    return host, _read_port(named[2]), _is_ipv4(host)
-
-
-def _read_port(digits: str | None) -> int | None:
-    if not digits:
-        return None
+def _read_port(digits: str) -> int:
     if len(digits) > 5 or not 0 < int(digits) < 65536:
         _refuse()
     return int(digits)
@@ -221,9 +211,11 @@ def _read_ipv6(text: str) -> str:
 
 
 def _read_name(host: str) -> str:
-    if len(host) > _MAX_NAME or any(_is_deceptive(character) for character in host if not character.isascii()):
+    if len(host) > _MAX_NAME:
         _refuse()
     try:
+        if any(_is_invisible(character) for character in host):
+            _refuse()
         mapped = idna.uts46_remap(host, std3_rules=False).removesuffix(".")
         labels = [label if label.isascii() else idna.alabel(label).decode() for label in mapped.split(".")]
     except idna.IDNAError:
@@ -234,15 +226,8 @@ def _read_name(host: str) -> str:
     return name
 
 
-def _is_deceptive(character: str) -> bool:
-    """Invisible, or a look-alike of what divides a URL."""
-    if unicodedata.category(character)[0] in "CZ":
-        return True
-    try:
-        dropped = not idna.uts46_remap(character, std3_rules=False)
-    except idna.IDNAError:
-        return True
-    return dropped or not _DELIMITERS.isdisjoint(unicodedata.normalize("NFKC", character))
+def _is_invisible(character: str) -> bool:
+    return character in _JOINERS or not idna.uts46_remap(character, std3_rules=False)  # the mapping would drop it
 
 
 def _is_ipv4(name: str) -> bool:

@@ -124,13 +124,12 @@ class Fetcher:
     @asynccontextmanager
     async def _get(self, hop: _Hop) -> AsyncIterator[httpcore.Response]:
         target = hop.target
-        host = target.host.encode("ascii")
-        path = target.url.removeprefix(f"{target.scheme}://{target.authority}")
-        url = httpcore.URL(scheme=target.scheme, host=host, port=target.port, target=path)
+        _, _, authority, path = target.url.split("/", 3)
+        url = httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=f"/{path}")
         async with _Pinned(hop.address, self._network) as pinned:
             # A connection of its own for each hop, so none is ever reused for a name that now resolves elsewhere.
             connection = httpcore.AsyncHTTPConnection(url.origin, ssl_context=self._ssl_context, network_backend=pinned)
-            headers = [(b"Host", target.authority.encode("ascii")), *self._headers]
+            headers = [(b"Host", authority.encode("ascii")), *self._headers]
             async with connection.stream("GET", url, headers=headers) as response:
                 yield response
 

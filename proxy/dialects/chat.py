@@ -61,7 +61,7 @@ def decode(raw: bytes) -> ChatRequest:
     search, stripped = _take_out_search(body)
     options = body.get("stream_options")
     usage = isinstance(options, dict) and options.get("include_usage") is True
-    return ChatRequest(stripped, raw, model, bool(body.get("stream")), usage, search, stripped != body)
+    return ChatRequest(stripped, raw, model, bool(body.get("stream")), usage, search, changed=stripped != body)
 
 
 def _take_out_search(body: dict[str, Any]) -> tuple[SearchOptions, dict[str, Any]]:

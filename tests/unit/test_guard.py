@@ -95,7 +95,9 @@ def test_a_space_and_too_great_a_length_are_named() -> None:
     "url",
     ["http://127.0.0.1/", "http://localhost/", "http://u:p@example.com/", "http://example.com:22/", "http://a\\b.com/",
      "http://[::1]/", "http://exa\u00admple.com/", "http://example.com:0/", "http://example.com/\ud800",
-     "http://example.com:000080/", "http://[2606:4700::1%25eth0]/", "http://[fe80::1]:x/", "http://i❤.ws/\x7f"],
+     "http://example.com:000080/", "http://[2606:4700::1%25eth0]/", "http://[fe80::1]:x/", "http://example.com/\x7f",
+     "http://exa\ufe0fmple.com/", "http://نامه\u200cای.com/",
+     "http://example.com／x/", "http://exa℀mple.com/", "http://a%2eb.com/", "http://-.@example.com/"],
 )  # fmt: skip
 def test_a_refusal_says_nothing_but_that(url: str) -> None:
     with pytest.raises(NotAllowed) as refused:
@@ -239,6 +241,8 @@ def mutated_urls(draw: st.DrawFn) -> str:
 
 @given(st.one_of(mutated_urls(), st.text(max_size=40).map(lambda text: f"http://{text}/")))
 @settings(max_examples=200, deadline=None)
+@example("httpſ://example.com/")
+@example("http://example.com:８０/")
 def test_no_spelling_leads_anywhere_but_the_internet(url: str) -> None:
     guard = Guard()
     try:

@@ -75,7 +75,7 @@ def test_restored_numbers_are_kept_and_new_ones_come_after() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["http://[bad", "http://[::1/x", "javascript:alert(1)", "", "http://a\ud800b/", "local:a b"]
+    "url", ["http://[bad", "http://[::1/x", "javascript:alert(1)", "http://a\ud800b/", "local:a b"]
 )
 def test_no_url_breaks_it(url: str) -> None:
     ledger = Ledger()

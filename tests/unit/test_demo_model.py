@@ -1,0 +1,221 @@
+"""The demo model: it searches, opens the best page and quotes, always honest, always the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from providers.base import Page, SearchQuery, SearchResult
+from providers.chain import ReadChain, SearchChain
+from providers.registry import Named
+from proxy.events import Begun, Event, Finished, TextDelta, ToolCallDelta, UsageSeen
+from proxy.upstreams.base import Upstream
+from proxy.upstreams.demo import HONEST, NO_MATCH, NO_QUESTION, NO_TOOLS, SEARCH_FAILED, DemoUpstream, sentences
+from tools.base import ToolCall
+from tools.ledger import Ledger
+from tools.toolbox import Toolbox, ToolPolicy
+
+QUESTION = "How does the citer hold back an unfinished marker?"
+
+GUIDE = """# The citer
+
+The **citer** turns markers into citations. It holds back an unfinished marker, at most 64 characters of it, until the
+next piece of text has come. See [the guide](https://e.org/other) for more.
+
+```python
+hold_back_marker = citer[1]
+```
+
+| marker | hold |
+|---|---|
+| [1] | unfinished marker |
+
+- The marker is never split over two deltas, e.g. inside an emoji.
+- It holds back an unfinished marker, at most 64 characters of it, until the next piece of text has come.
+
+Bananas are yellow and grow in bunches.
+"""
+
+
+class Docs:
+    async def search(self, query: SearchQuery) -> list[SearchResult]:
+        if "nothing" in query.text:
+            return []
+        return [
+            SearchResult("Bananas", "https://e.org/bananas", "Bananas are yellow."),
+            SearchResult("How the citer works", "https://e.org/citer", "…back an unfinished marker, at most…"),
+        ]
+
+    async def read(self, url: str) -> Page:
+        return Page(url, "The citer", GUIDE)
+
+
+def tools(*names: str) -> list[dict[str, Any]]:
+    return [{"type": "function", "function": {"name": name, "parameters": {}}} for name in names]
+
+
+async def ask(body: dict[str, Any]) -> list[Event]:
+    return [event for events in [events async for events in DemoUpstream(delay=0).stream(body)] for event in events]
+
+
+def said(events: list[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+async def converse(question: str, *names: str) -> tuple[list[ToolCallDelta], list[Event]]:
+    """The model with a real toolbox, as the engine would drive it."""
+    docs = Named("docs", "test", Docs())
+    desk = Toolbox(SearchChain([docs]), ReadChain([docs]), ToolPolicy()).desk(ledger=Ledger(2), seen_texts=[question])
+    body: dict[str, Any] = {
+        "model": "demo",
+        "messages": [{"role": "user", "content": question}],
+        "tools": tools(*names),
+    }
+    made = []
+    while True:
+        events = await ask(body)
+        calls = [event for event in events if isinstance(event, ToolCallDelta)]
+        if not calls:
+            return made, events
+        made += calls
+        assert len(made) < 5
+        for call in calls:
+            ours = "web_search" if "web_search" in call.name else "open_page"
+            [result] = await desk.run([ToolCall(call.id, ours, call.arguments)])
+            body["messages"] += [
+                {"role": "assistant", "content": None, "tool_calls": [{"id": call.id}]},
+                {"role": "tool", "tool_call_id": call.id, "content": result.text},
+            ]
+
+
+async def test_it_searches_opens_the_best_page_and_quotes_it() -> None:
+    calls, events = await converse(QUESTION, "web_search", "open_page")
+    assert [(call.index, call.name, json.loads(call.arguments)) for call in calls] == [
+        (0, "web_search", {"query": QUESTION}),
+        (0, "open_page", {"url": "https://e.org/citer"}),
+    ]
+    assert len({call.id for call in calls}) == 2
+    answer = said(events)
+    assert answer.startswith(HONEST + "\n\n")
+    quoted = (
+        "It holds back an unfinished marker, at most 64 characters of it, until the next piece of text has come. [4]"
+    )
+    assert answer.count(quoted) == 1
+    assert "```" not in answer
+    assert "Bananas" not in answer
+
+
+async def test_the_order_of_events() -> None:
+    calling = await ask(
+        {"model": "m", "messages": [{"role": "user", "content": QUESTION}], "tools": tools("web_search")}
+    )
+    assert [type(event) for event in calling] == [Begun, ToolCallDelta, UsageSeen, Finished]
+    assert calling[0] == Begun(model="m")
+    assert calling[-1] == Finished("tool_calls")
+    _, answering = await converse(QUESTION, "web_search", "open_page")
+    words = answering[1:-2]
+    assert len(words) > 20
+    assert all(isinstance(event, TextDelta) and len(event.text.split()) == 1 for event in words)
+    usage = answering[-2]
+    assert isinstance(usage, UsageSeen)
+    assert usage.usage["completion_tokens"] == len(words)
+    assert usage.usage["total_tokens"] == usage.usage["prompt_tokens"] + len(words)
+    assert answering[-1] == Finished("stop")
+
+
+async def test_equal_input_gives_equal_output() -> None:
+    assert said((await converse(QUESTION, "web_search", "open_page"))[1]) == said(
+        (await converse(QUESTION, "web_search", "open_page"))[1]
+    )
+
+
+async def test_prefixed_names_are_called_as_they_are_offered() -> None:
+    calls, _ = await converse(QUESTION, "groundwire_web_search", "groundwire_open_page")
+    assert [call.name for call in calls] == ["groundwire_web_search", "groundwire_open_page"]
+
+
+async def test_without_open_page_it_quotes_the_snippets() -> None:
+    calls, events = await converse(QUESTION, "web_search")
+    assert len(calls) == 1
+    assert "unfinished marker, at most… [4]" in said(events)
+
+
+async def test_failed_search_and_no_match_are_said() -> None:
+    assert said((await converse("nothing at all", "web_search", "open_page"))[1]) == SEARCH_FAILED
+    assert said((await converse("zebra crossing rules?", "web_search", "open_page"))[1]) == NO_MATCH
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({"messages": [{"role": "user", "content": QUESTION}]}, NO_TOOLS),
+        ({"messages": [{"role": "user", "content": QUESTION}], "tools": tools("get_weather")}, NO_TOOLS),
+        (
+            {"messages": [{"role": "user", "content": QUESTION}], "tools": tools("web_search"), "tool_choice": "none"},
+            NO_TOOLS,
+        ),
+        ({"messages": [{"role": "user", "content": ""}], "tools": tools("web_search")}, NO_QUESTION),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}], "tools": tools("web_search")},
+            NO_QUESTION,
+        ),
+        ({"messages": [], "tools": tools("web_search")}, NO_QUESTION),
+        ({}, NO_QUESTION),
+    ],
+)
+async def test_it_is_honest_about_what_it_cannot_do(body: dict[str, Any], text: str) -> None:
+    events = await ask(body)
+    assert said(events) == text
+    assert events[-1] == Finished("stop")
+
+
+async def test_the_question_is_the_last_user_message_and_fits() -> None:
+    messages = [
+        {"role": "user", "content": "old question"},
+        {"role": "tool", "content": "an old result"},
+        {"role": "assistant", "content": "old answer"},
+        {"role": "user", "content": [{"type": "text", "text": "new  question " * 100}]},
+    ]
+    [call] = [
+        event
+        for event in await ask({"messages": messages, "tools": tools("web_search")})
+        if isinstance(event, ToolCallDelta)
+    ]
+    query = json.loads(call.arguments)["query"]
+    assert query.startswith("new question new question")
+    assert len(query) <= 400
+    assert query.split()[-1] in ("new", "question")
+
+
+async def test_it_is_an_upstream_with_one_model() -> None:
+    demo: Upstream = DemoUpstream("mine")
+    [model] = await demo.models()
+    assert (model["id"], model["object"], model["owned_by"]) == ("mine", "model", "groundwire")
+    assert isinstance(model["created"], int)
+    await demo.aclose()
+
+
+@pytest.mark.parametrize(
+    ("markdown", "found"),
+    [
+        (
+            "One sentence stands here. Another one stands there.",
+            ["One sentence stands here.", "Another one stands there."],
+        ),
+        ("# Heading\n\nBody text is\nwrapped over lines.", ["Body text is wrapped over lines."]),
+        ("- First item of the list\n- Second item of the list", ["First item of the list", "Second item of the list"]),
+        ("It works, e.g. In Dr. Who and with J. Smith too.", ["It works, e.g. In Dr. Who and with J. Smith too."]),
+        ('He said "it is done." Then he went home again.', ['He said "it is done."', "Then he went home again."]),
+        ("Version 3.11 of the thing is out.", ["Version 3.11 of the thing is out."]),
+        ("A [link](https://e.org/x) and **bold** snake_case.", ["A link and bold snake_case."]),
+        ("```\ncode. Not a sentence here.\n```\nBut this one is a sentence.", ["But this one is a sentence."]),
+        ("A lone ` tick in this sentence here.", ["A lone  tick in this sentence here."]),
+        ("引用は番号で示す。印は分割されない。", ["引用は番号で示す。", "印は分割されない。"]),
+        ("| a | table row here that is long |\n|---|---|", []),
+        ("x" * 500, []),
+    ],
+)
+def test_sentences_survive_markdown(markdown: str, found: list[str]) -> None:
+    assert sentences(markdown) == found
