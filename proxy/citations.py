@@ -9,8 +9,9 @@ import re
 from collections.abc import Callable
 from typing import Literal
 
-from proxy.events import Citation, TextDelta
 from tools.ledger import Source
+
+from .events import Citation, TextDelta
 
 Style = Literal["link", "number", "openai", "none"]
 

@@ -198,6 +198,14 @@ def hits(*urls: str) -> list[SearchResult]:
     return [SearchResult("t", url) for url in urls]
 
 
+async def test_addresses_inside_our_network_are_only_believed_from_a_private_provider() -> None:
+    inside = ["http://127.0.0.1/a", "http://169.254.169.254/latest", "http://router/", "http://wiki.internal/x"]
+    found = hits(*inside, "https://example.org/")
+    assert await results_of(found, SearchQuery("q", 9)) == ["https://example.org/"]
+    private = await SearchChain([member("a", found, private=True)]).search(SearchQuery("q", 9))
+    assert [hit.url for hit in private.results.results] == [*inside, "https://example.org/"]
+
+
 async def test_domains_are_matched_on_the_host_exactly_or_below() -> None:
     urls = [
         "https://example.org/",

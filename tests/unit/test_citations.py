@@ -79,7 +79,7 @@ def marker(source: Source, style: Style) -> str:
 
 
 def expected(template: str, style: Style) -> Made:
-    """In a template `{n}` is a marker, and `_` an optional blank before it: `openai` has one, `none` none."""
+    """In a template `«n»` is a marker. `openai` puts a blank before it where there is none, `none` takes them away."""
     text = ""
     citations = []
     rest = template
@@ -142,8 +142,6 @@ MARKERS = {
     "address as link text": ("[https://x.org](https://x.org/[1]) [1]", "[https://x.org](https://x.org/[1]) «1»"),
     "and/or": ("and/or [1] a//b[2]", "and/or «1» a//b[2]"),
     "line start": ("\n[1]: https://x.org", "\n«1»: https://x.org"),
-    "many blanks": ("So    [1].", None),
-    "no-break space": ("So\u202f[1].", None),
 }
 TEXT = {
     "inline code": "Use `[1]` and ``a`[1]`` and ` `` [1]`.",
@@ -181,10 +179,10 @@ AFTER_CODE = [
 
 
 @pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("name", [name for name, (_, template) in MARKERS.items() if template is not None])
+@pytest.mark.parametrize("name", MARKERS)
 def test_markers(name: str, style: Style) -> None:
     text, template = MARKERS[name]
-    assert every_way(text, style) == expected(template or "", style)
+    assert every_way(text, style) == expected(template, style)
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -312,8 +310,11 @@ def test_cited_in_order_of_first_citation() -> None:
 
 # Any text at all.
 
-ATOMS = [*"[]()【】†`~!\\ \t\n\r,.:/_$@-># \"{<*1127aZé日🎉\u202f", "[1]", "[1, 2]", "[[3]]", "](", "](http", "s://x", "```",
-         "\n~~~", "\n\n", "【1†", "[1](https://", "a[", "()", "        ", "www.", "-> ", "local:", "\n> ", "0123456789"]  # fmt: skip
+ATOMS = [
+    *'[]()【】†`~!\\ \t\n\r,.:/_$@-># "{<*1127aZé日🎉\u202f',
+    *("[1]", "[1, 2]", "[[3]]", "](", "](http", "s://x", "```", "\n~~~", "\n\n", "【1†", "[1](https://", "a[", "()"),
+    *("        ", "www.", "-> ", "local:", "\n> ", "0123456789"),
+]
 texts = st.lists(st.sampled_from(ATOMS), max_size=60).map("".join)
 
 
@@ -336,7 +337,7 @@ def test_any_cuts_give_the_same(text: str, style: Style, seed: int) -> None:
 def test_ranges_are_markers(text: str, style: Style) -> None:
     made, citations = run([text], style)
     for start, end, n in citations:
-        assert made[start:end] == marker(KNOWN.get(n) or pytest.fail(), style)
+        assert made[start:end] == marker(KNOWN.get(n) or pytest.fail(str(n)), style)
     assert citations == sorted(citations, key=lambda citation: citation[:2])
 
 
@@ -393,19 +394,35 @@ def work(pieces: Sequence[str], style: Style) -> int:
     return count
 
 
+UNITS = [
+    "[",
+    "[[1], ",
+    "[1](https://x",
+    "`",
+    "``a` ",
+    "~~~\n",
+    "【1†",
+    "[1,",
+    "](",
+    "\\",
+    " ",
+    "a_",
+    "https://[",
+    "word ",
+]
+
+
 @pytest.mark.parametrize("style", ["link", "none"])
-@pytest.mark.parametrize(
-    "unit", ["[", "[[1], ", "[1](https://x", "`", "``a` ", "~~~\n", "【1†", "[1,", "](", "\\", " ", "\n", "a_", "https://[", "word "]
-)  # fmt: skip
+@pytest.mark.parametrize("unit", UNITS)
 def test_work_is_linear(unit: str, style: Style) -> None:
     for pieces in (lambda n: [unit * n], lambda n: list(unit * n)):
-        small, large = work(pieces(100), style), work(pieces(1000), style)
+        small, large = work(pieces(50), style), work(pieces(500), style)
         assert large <= 12 * small + 200
 
 
 def test_long_answers_in_one_piece() -> None:
     """Big enough that quadratic copying would run into the test's time limit."""
     for unit in ("[1] ", "`a` [", "a `b\n\n", "[x](y) ", "https://x/[1] ", "【1†a "):
-        text = unit * 100_000
+        text = unit * 30_000
         made, _ = run([text], "number")
         assert len(made) == len(text)

@@ -1,0 +1,228 @@
+"""Echoed answers lose our decoration, and what their numbers meant is kept."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.citations import Citer, Style
+from proxy.echoes import prose, read_echoes
+from proxy.events import Citation, TextDelta
+from tools.ledger import Ledger
+
+A, B = "https://a.org/x?y=~z", "https://b.org/"
+
+
+def assistant(content: Any, **fields: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, **fields}
+
+
+def user(content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+def annotation(url: str, title: Any, start: int = 0, end: int = 0) -> dict[str, Any]:
+    citation = {"url": url, "title": title, "start_index": start, "end_index": end}
+    return {"type": "url_citation", "url_citation": citation}
+
+
+def answer(text: str, style: Style = "link", footer: bool = False) -> tuple[str, list[Citation]]:
+    sources = Ledger()
+    sources.add(A, "A page")
+    sources.add(B, "B [page]")
+    sources.add("local:docs/c.md", "C")
+    citer = Citer(sources.get, style, footer)
+    events = [*citer.feed(text), *citer.flush()]
+    made = "".join(event.text for event in events if isinstance(event, TextDelta))
+    return made, [event for event in events if isinstance(event, Citation)]
+
+
+@pytest.mark.parametrize(
+    ("content", "clean", "known"),
+    [
+        (f"So [[1]]({A}).", "So [1].", {1: (A, "")}),
+        (f"So [[1]]({A})[[12]]({B}).", "So [1][12].", {1: (A, ""), 12: (B, "")}),
+        (f"So [[1]]({A}), `[[2]]({B})`", f"So [1], `[[2]]({B})`", {1: (A, "")}),
+        (f"```\n[[2]]({B})\n```\n[[1]]({A})", f"```\n[[2]]({B})\n```\n[1]", {1: (A, "")}),
+        (f"[[1]]({A}) ~~x~~ [[2]]({B})", "[1] ~~x~~ [2]", {1: (A, ""), 2: (B, "")}),
+        ([{"type": "text", "text": f"a [[1]]({A})"}], [{"type": "text", "text": "a [1]"}], {1: (A, "")}),
+    ],
+)
+def test_link_form_reads_as_number_again(content: Any, clean: Any, known: dict[int, Any]) -> None:
+    message = assistant(content)
+    before = copy.deepcopy(message)
+    echoes = read_echoes([message])
+    assert message == before
+    assert echoes.changed
+    assert echoes.messages == [assistant(clean)]
+    assert echoes.known == known
+    assert echoes.taken == max(known)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        user(f"I saw [[1]]({A})"),
+        {"role": "system", "content": f"[[1]]({A})\n\nSources:\n[1] [A]({A})"},
+        {"role": "tool", "tool_call_id": "x", "content": f"[[1]]({A})", "annotations": []},
+        assistant(
+            None, tool_calls=[{"id": "1", "type": "function", "function": {"name": "f", "arguments": "[[1]](u)"}}]
+        ),
+        assistant("plain"),
+        assistant(""),
+        assistant("[1] and [Title](https://a.org) and [[x]](https://a.org) and [[1]](see below)"),
+        assistant([{"type": "refusal", "refusal": f"[[1]]({A})"}, {"type": "text", "text": "no"}, {"type": "text"}, 7]),
+        {"role": "assistant"},
+    ],
+)
+def test_everything_else_is_the_same_object(message: dict[str, Any]) -> None:
+    before = copy.deepcopy(message)
+    echoes = read_echoes([message])
+    assert not echoes.changed
+    assert echoes.messages[0] is message
+    assert message == before
+    assert echoes.known == {}
+
+
+def test_only_changed_messages_are_copies() -> None:
+    messages = [user("q"), assistant("a"), user("q [2]"), assistant(f"b [[3]]({A})", name="x"), user("q")]
+    echoes = read_echoes(messages)
+    assert [new is old for new, old in zip(echoes.messages, messages, strict=True)] == [True, True, True, False, True]
+    assert echoes.messages[3] == assistant("b [3]", name="x")
+    assert (echoes.changed, echoes.taken) == (True, 3)
+
+
+def test_fields_of_ours_go_and_teach_titles() -> None:
+    message = assistant(f"a [[1]]({A}) b [[2]]({B})", annotations=[annotation(A, "A page")], search_results=[{}], x=1)
+    echoes = read_echoes([message])
+    assert echoes.messages == [assistant("a [1] b [2]", x=1)]
+    assert echoes.known == {1: (A, "A page"), 2: (B, "")}
+    assert "annotations" in message
+
+
+def test_empty_fields_go_too() -> None:
+    echoes = read_echoes([assistant("a", annotations=[])])
+    assert echoes.changed
+    assert echoes.messages == [assistant("a")]
+
+
+def test_annotations_teach_numbers() -> None:
+    text, citations = answer("🎉 a [1], c [3], `[2]`.", "number")
+    notes = [annotation(c.source.url, c.source.title, c.start, c.end) for c in citations]
+    known = {1: (A, "A page"), 3: ("local:docs/c.md", "C")}
+    assert read_echoes([assistant(text, annotations=notes)]).known == known
+    flat = [{"type": "url_citation", **note["url_citation"]} for note in notes]
+    assert read_echoes([assistant(text, annotations=flat)]).known == known
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        None, {}, "x", [None], [7], [{"url_citation": 3}], [annotation(A, None, 0, 0)], [annotation(A, 3, 1, 4)],
+        [{"url_citation": {"url": 3, "start_index": 0, "end_index": 3}}], [annotation(A, "", -3, 3)],
+        [{"url_citation": {"url": A, "start_index": "0", "end_index": None}}], [annotation(A, "A", 100, 103)],
+    ],
+)  # fmt: skip
+def test_strange_annotations_teach_nothing(annotations: Any) -> None:
+    echoes = read_echoes([assistant("[1] a", annotations=annotations)])
+    assert echoes.messages == [assistant("[1] a")]
+    assert echoes.known == {}
+
+
+def test_a_number_that_meant_two_pages_means_neither() -> None:
+    messages = [assistant(f"[[1]]({A}) [[2]]({A})"), assistant(f"[[1]]({B}) [[1]]({A}) [[2]]({A})")]
+    echoes = read_echoes(messages)
+    assert echoes.messages == [assistant("[1] [2]"), assistant("[1] [1] [2]")]
+    assert echoes.known == {2: (A, "")}
+
+
+@pytest.mark.parametrize("style", ["link", "number", "openai", "none"])
+def test_our_footer_goes(style: Style) -> None:
+    question = "a [1], b [2], c [3]."
+    plain, _ = answer(question, style)
+    decorated, _ = answer(question, style, footer=True)
+    assert decorated.startswith(plain)
+    assert decorated != plain
+    assert read_echoes([assistant(decorated)]).messages == read_echoes([assistant(plain)]).messages
+    assert FOOTED in read_echoes([assistant(decorated)], footer=False).messages[0]["content"]
+
+
+FOOTED = "\n\nSources:\n[1] [A page]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"a\n\nSources:\n[1] [A]({A})\n\nMore.",
+        f"a\n\nSources:\n[1] [A]({A})\n",
+        f"a\nSources:\n[1] [A]({A})",
+        f"a\n\nSources:\n- [1] [A]({A})",
+        "a\n\nSources:\n[2] B\n[1] A",
+        "a\n\nSources:\n",
+        "a\n\nSources:\nnone",
+    ],
+)
+def test_other_lists_of_sources_stay(text: str) -> None:
+    assert read_echoes([assistant(text)]).messages == [assistant(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "taken"),
+    [
+        ("", 0),
+        ("no numbers", 0),
+        ("[1]", 1),
+        ("see [3] and [2]", 3),
+        ("[2, 7] [4,5]", 7),
+        ("【8†source】 【3】", 8),
+        (f"[[6]]({A})", 6),
+        ("[99] [100] [2024] [0]", 99),
+        ("[5, 120]", 5),
+        ("`[9]` [2]", 2),
+        ("```\n[9]\n```\n[2]\n~~~\n[8]", 2),
+        ("[x] [1a] [ 1]", 0),
+    ],
+)
+def test_numbers_taken(text: str, taken: int) -> None:
+    for role in ("user", "system", "developer", "tool", "assistant"):
+        assert read_echoes([{"role": role, "content": text}]).taken == taken
+        parts = [{"type": "image_url", "image_url": {"url": "[50]"}}, {"type": "text", "text": text}]
+        assert read_echoes([{"role": role, "content": parts}, user("[1]")]).taken == max(taken, 1)
+
+
+def test_no_messages() -> None:
+    echoes = read_echoes([])
+    assert (echoes.messages, echoes.changed, echoes.taken, echoes.known) == ([], False, 0, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "stretches"),
+    [
+        ("", []),
+        ("plain", ["plain"]),
+        ("a `b` c", ["a ", " c"]),
+        ("```\nb\n```\nc", ["\nc"]),
+        ("~~~\nb\n~~~", []),
+        ("a ~ b ~~ c", ["a ~ b ~~ c"]),
+        ("a `b\n\nc", ["a ", "c"]),
+    ],
+)
+def test_prose(text: str, stretches: list[str]) -> None:
+    assert [text[start:end] for start, end in prose(text)] == stretches
+
+
+PIECES = ["[1]", "[2]", " ", "a", "`", "```", "\n", "~~~", "[x](y)", "首都", "🎉", "! ", ". ", "> ", "- ", "[3]", "[9]"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join), st.booleans())
+def test_round_trip(text: str, footer: bool) -> None:
+    decorated, citations = answer(text, footer=footer)
+    echoes = read_echoes([assistant(decorated)])
+    # A link right after `!` got a space, and is the only thing that does not come back.
+    assert echoes.messages[0]["content"].replace("! ", "!") == text.replace("! ", "!")
+    assert set(echoes.known) == {c.source.n for c in citations if c.source.linkable}
