@@ -92,7 +92,8 @@ def respond(messages: Sequence[Mapping[str, Any]], tools: Mapping[str, str]) -> 
         return SEARCH_FAILED
     if OPEN_PAGE in tools and len(results) == 1:
         scores = relevance(question, [f"{reading.title}\n{reading.text}" for reading in readings])
-        best = max(range(len(readings)), key=lambda at: scores[at])
+        # The engine has seen the whole pages: its own order counts beside what little we see of them.
+        best = max(range(len(readings)), key=lambda at: scores[at] / (1 + at / 3))
         return _call(step, tools[OPEN_PAGE], {"url": readings[best].url})
     return compose(question, readings)
 
@@ -106,7 +107,7 @@ def offered_tools(body: Mapping[str, Any]) -> dict[str, str]:
 
 
 _FENCED = re.compile(r"^<<<(web-[0-9a-f]+)\n(.*?)\n\1>>>$", re.MULTILINE | re.DOTALL)
-_PAGE = re.compile(r"Page \[(\d+)\]: (.*)\nURL: (\S+)\n(?:Date: .*\n)?\n(.*)", re.DOTALL)
+_PAGE = re.compile(r"Page \[(\d+)\]: ([^\n]*)\nURL: (\S+)\n(?:Date: [^\n]*\n)?\n(.*)", re.DOTALL)
 _HIT = re.compile(r"\[(\d+)\] (.*)\nURL: (\S+)(?:\nDate: .*)?(?:\n(.+))?")
 
 
@@ -126,9 +127,9 @@ def compose(question: str, readings: Sequence[Reading]) -> str:
     opened = {reading.n for reading in readings if reading.opened}
     whole = [reading for reading in readings if reading.opened or reading.n not in opened]
     quotes = [(reading.n, sentence) for reading in whole for sentence in sentences(reading.text)]
+    quotes = [quote for quote in quotes if not _is_torn(quote[1])] or quotes
     wanted = set(terms(question))
     scores = relevance(question, [sentence for _, sentence in quotes])
-    scores = [score / 2 if _is_torn(sentence) else score for score, (_, sentence) in zip(scores, quotes, strict=True)]
     chosen: list[int] = []
     for at in sorted(range(len(quotes)), key=lambda at: -scores[at]):
         words = set(terms(quotes[at][1]))

@@ -12,7 +12,16 @@ from providers.chain import ReadChain, SearchChain
 from providers.registry import Named
 from proxy.events import Begun, Event, Finished, TextDelta, ToolCallDelta, UsageSeen
 from proxy.upstreams.base import Upstream
-from proxy.upstreams.demo import HONEST, NO_MATCH, NO_QUESTION, NO_TOOLS, SEARCH_FAILED, DemoUpstream, sentences
+from proxy.upstreams.demo import (
+    HONEST,
+    NO_MATCH,
+    NO_QUESTION,
+    NO_TOOLS,
+    SEARCH_FAILED,
+    DemoUpstream,
+    read_result,
+    sentences,
+)
 from tools.base import ToolCall
 from tools.ledger import Ledger
 from tools.toolbox import Toolbox, ToolPolicy
@@ -219,3 +228,14 @@ async def test_it_is_an_upstream_with_one_model() -> None:
 )
 def test_sentences_survive_markdown(markdown: str, found: list[str]) -> None:
     assert sentences(markdown) == found
+
+
+def test_a_dated_page_of_many_paragraphs_is_read_whole() -> None:
+    result = (
+        "content_length: 60, original_length: 60, truncated: false\nCite.\n<<<web-0123456789abcdef\n"
+        "Page [4]: Title\nURL: local:docs/a.md\nDate: 2026-11-16\n\nFirst paragraph.\n\nSecond one.\n\nThird.\n"
+        "web-0123456789abcdef>>>"
+    )
+    (reading,) = read_result(result)
+    assert (reading.n, reading.title, reading.url, reading.opened) == (4, "Title", "local:docs/a.md", True)
+    assert reading.text == "First paragraph.\n\nSecond one.\n\nThird."

@@ -1,0 +1,92 @@
+"""The documents say what is true: commands, flags, targets, files and links in them exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+
+import pytest
+
+from proxy.cli import _parser
+from proxy.dialects.chat import decode
+from proxy.inject import decide
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "bench" / "README.md"]
+HELP: dict[str, ArgumentParser] = dict(_parser()._subparsers._group_actions[0].choices)  # type: ignore[union-attr, arg-type]
+
+
+def uses() -> list[tuple[str, str]]:
+    """Every `groundwire …` command line in the documents, with the page it stands in."""
+    found = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        found += [
+            (page.name, line)
+            for line in re.findall(r"\bgroundwire ((?:serve|ask|search|open|check|\w+) ?[^\n`#|]*)", text)
+        ]
+    return [(page, line.strip()) for page, line in found if line.split()[0] in HELP or "--" in line]
+
+
+def test_the_documents_show_every_command() -> None:
+    assert set(HELP) == {"serve", "ask", "search", "open", "check"}
+    assert {line.split()[0] for page, line in uses() if page == "README.md"} == set(HELP)
+
+
+@pytest.mark.parametrize(("page", "line"), uses())
+def test_documented_commands_and_flags_exist(page: str, line: str) -> None:
+    command = line.split()[0]
+    assert command in HELP, f"{page}: there is no `groundwire {command}`"
+    for flag in re.findall(r"--\w+", line):
+        assert flag in HELP[command].format_help(), f"{page}: `groundwire {command}` has no {flag}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_documented_make_targets_exist(page: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"(?:^|`|\$ )make ([a-z]+)", page.read_text(encoding="utf-8"), re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page.name}: there is no target {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_documents_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:|#|url)([^)#\s]+)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_architecture_page_names_every_room() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    for named in re.findall(r"`((?:proxy|tools|providers)/[\w/.]*)`", text):
+        assert (ROOT / named).exists(), f"{named} is not there"
+    rooms = [p for package in ("proxy", "tools", "providers") for p in (ROOT / package).rglob("*.py")]
+    for room in rooms:
+        path = room.relative_to(ROOT).as_posix()
+        covered = path in text or any(f"`{folder}/`" in text for folder in map(str, room.relative_to(ROOT).parents))
+        assert covered or room.name == "__init__.py", f"{path} is not on the map"
+
+
+def test_documented_reasons_are_given() -> None:
+    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+    body = b'{"model":"m","messages":[{"role":"user","content":"x"}]%s}'
+    given = {
+        decide(decode(body % b""), "auto", "", True).header,
+        decide(decode(body % b',"tool_choice":"none"'), "auto", "", True).header,
+    }
+    assert set(re.findall(r"`X-Groundwire-Search: ((?:offered|off); reason=\w+)`", guide)) == given
+
+
+def test_the_readme_begins_with_what_it_is_and_two_commands() -> None:
+    lines = [line for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if line]
+    assert lines[1] == "Groundwire is a proxy that gives any language model web search with citations."
+    assert [line.split("#")[0].strip() for line in lines[3:5]] == ["make demo", "make test"]
+
+
+def test_the_demo_runs_as_the_readme_says() -> None:
+    demo = subprocess.run([sys.executable, ROOT / "docs" / "demo.py"], capture_output=True, text=True, timeout=90)
+    assert demo.returncode == 0, demo.stdout + demo.stderr
+    assert "[1]" in demo.stdout
+    assert "Sources:\n  Using Groundwire  local:docs/guide.md" in demo.stdout
+    assert "checked against the sources" in demo.stdout
