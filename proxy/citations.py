@@ -159,8 +159,7 @@ class Citer:
         self._swallowing = False
         self._tail = "\n"  # what was read last; empty after a marker, as nothing before one matters any more
         self._floor = 0  # where the memory of the text being read begins
-        self._held = ""
-        self._blanks = ""
+        self._held, self._blanks = "", ""
         self._out: list[str] = []
         self._citations: list[Citation] = []
         if not enabled:

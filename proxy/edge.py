@@ -1,5 +1,6 @@
 """The guard at the door, in pure ASGI: Host, keys, content type, body limits, request ids, and the way out at shutdown.
-Handed every request before a route sees it; hands on the ones that may enter.
+Handed every request before a route sees it; hands on the ones that may enter. Refusals
+that any room raises become their HTTP answer here.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 compared with, not bound
 _CREDENTIALS = (b"authorization", b"x-api-key", b"x-groundwire-key")
 _UPLOADS = ("/v1/audio/", "/v1/images/")  # where OpenAI's own API takes forms
+
+_CRASHED = failure(500, "Something went wrong inside Groundwire; its log says what.", code="internal_error")
 
 
 class Edge:
@@ -59,10 +62,15 @@ class Edge:
         assert task is not None
         self._under_way.add(task)
         try:
-            if refused := self._refusal(scope):
-                await send_failure(send_marked, refused)
-            else:
-                await self._app(scope, receive, send_marked)
+            self._admit(scope)
+            await self._app(scope, receive, send_marked)
+        except RequestError as error:
+            await send_failure(send_marked, error.failed)
+        except Exception:  # the last boundary: whatever it is, the client gets an answer and the log the trace
+            log.exception("%s %s failed %s", scope["method"], scope["path"], request_id)
+            if status:
+                raise  # the server breaks the connection off, so that half an answer does not look whole
+            await send_failure(send_marked, _CRASHED)
         except asyncio.CancelledError:
             if not self.stopping:
                 raise
@@ -84,14 +92,6 @@ class Edge:
     @property
     def busy(self) -> bool:
         return bool(self._under_way)
-
-    def _refusal(self, scope: Scope) -> Failed | None:
-        """Why this request may not enter."""
-        try:
-            self._admit(scope)
-        except RequestError as error:
-            return error.failed
-        return None
 
     def _admit(self, scope: Scope) -> None:
         headers: dict[bytes, list[bytes]] = {}

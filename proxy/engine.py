@@ -38,12 +38,13 @@ class Engine:
         ledger = Ledger(offer.taken)
         for n, (url, title) in offer.known.items():
             ledger.restore(n, url, title)
-        desk = self._desk(request, offer, ledger)
+        desk: Desk | None = None  # opened with the first call: most requests never search
         loop = ToolLoop(offer, self._max_rounds)
         plain = not offer.owned or offer.response_format is not None
         citer = Citer(ledger.get, self._style, self._footer, enabled=not plain)
         while not isinstance(action := loop.next_action(), End):
             if isinstance(action, RunTools):
+                desk = desk or self._desk(request, offer, ledger)
                 results = await desk.run(action.calls)
                 yield loop.tools_done(results, spent=desk.spent)
                 continue
@@ -62,7 +63,7 @@ class Engine:
                 ]
                 return
 
-    def _dress(self, events: Iterable[Event], citer: Citer, desk: Desk, loop: ToolLoop) -> list[Event]:
+    def _dress(self, events: Iterable[Event], citer: Citer, desk: Desk | None, loop: ToolLoop) -> list[Event]:
         """Text through the citer; the end with what the whole request gathered."""
         out: list[Event] = []
         for event in events:
@@ -90,8 +91,8 @@ class Engine:
         )
 
 
-def _tool_usage(desk: Desk) -> dict[str, Any]:
-    if not desk.searches and not desk.pages:
+def _tool_usage(desk: Desk | None) -> dict[str, Any]:
+    if desk is None or not (desk.searches or desk.pages):
         return {}
     return {"server_tool_use": {"web_search_requests": desk.searches, "web_fetch_requests": desk.pages}}
 

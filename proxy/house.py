@@ -82,9 +82,7 @@ class House:
     async def aclose(self) -> None:
         for lane in self.lanes:
             await lane.upstream.aclose()
-        for named in self.providers.values():
-            if close := getattr(named.provider, "aclose", None):
-                await close()
+        await registry.close(self.providers.values())
         await self.fetcher.aclose()
 
 

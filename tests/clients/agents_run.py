@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from agents import Agent, OpenAIChatCompletionsModel, Runner, RunResultBase, function_tool, set_tracing_disabled
+from agents import Agent, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
 from agents.items import MessageOutputItem, ToolCallItem
+from agents.result import RunResultBase
 from openai import AsyncOpenAI
 from openai.types.responses import ResponseOutputText
 from seen import QUESTION, Seen, base_url, report

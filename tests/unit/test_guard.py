@@ -186,6 +186,7 @@ def test_a_network_that_is_none_is_an_error_at_once() -> None:
 @example(IPv6Address("2606::300:5efe:7f00:1"))
 @example(IPv6Address("2001:1ff:ffff::1"))
 @example(IPv6Address("2001:200::1"))
+@example(IPv6Address("2620:4f:8000::1"))
 @example(IPv6Address("3fff:1000::1"))
 def test_the_lists_agree_with_a_second_opinion(address: IPv4Address | IPv6Address) -> None:
     guard = Guard()
@@ -200,8 +201,10 @@ def test_the_lists_agree_with_a_second_opinion(address: IPv4Address | IPv6Addres
 def test_a_closed_block_ends_exactly_at_its_edges() -> None:
     guard = Guard()
     target = guard.parse("https://example.com/")
-    closed = "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 168.63.129.16/32 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24"
-    for block in map(IPv4Network, f"{closed} 192.0.2.0/24 192.88.99.0/24 192.168.0.0/16 198.18.0.0/15".split()):
+    closed = "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 168.63.129.16/32 169.254.0.0/16 172.16.0.0/12"
+    closed += " 192.0.0.0/24 192.0.2.0/24 192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.168.0.0/16"
+    closed += " 192.175.48.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24"
+    for block in map(IPv4Network, closed.split()):
         for inside in (block[0], block[-1]):
             assert not guard.is_public(target, [str(inside)])
         if int(block[0]):
