@@ -12,6 +12,7 @@ from typing import Literal
 from tools.ledger import Source
 
 from .events import Citation, TextDelta
+from .markdown import LOOK_BACK, Code, is_escaped
 
 Style = Literal["link", "number", "openai", "none"]
 
@@ -19,7 +20,6 @@ FOOTER_HEAD = "\n\nSources:\n"
 NUMBER = "[1-9][0-9]{0,2}"
 NUMBERS = f"{NUMBER}(?:, ?{NUMBER})*"
 
-_LOOK_BACK = 40
 _HOLD = -1
 # Held at most: the blanks before a marker (8), and `【…】` (56) or `[…]` (46) with the start of a link target (9).
 _MOST_BLANKS = 8
@@ -51,90 +51,6 @@ _ARRAY_NAME = re.compile(
     "arr(ay)?|arg[sv]|ba[rz]|buf|cols?|data|dict|foo|items|li?st|map|mat(rix)?|nums|rows?|str|tuple|vec|[xyz]s"
 )
 _AFTER_DOT = re.compile("com|org|net|edu|gov|js")  # example.com and Node.js are words that hold a dot
-
-_FENCE_RUNS = {"`": re.compile("`*"), "~": re.compile("~*")}
-_FENCE_OPENS = re.compile(r"\n(?:[ \t>]|[-*+](?=[ \t])|[0-9]{1,9}[.)](?=[ \t]))*\Z")
-_FENCE_CLOSES = re.compile(r"\n[ \t>]*\Z")
-_BLANK_LINE = re.compile(r"\n[ \t\r>]*\Z")
-_CODE_STOP = {
-    "span": re.compile(r"[`~\n]"),
-    "info": re.compile(r"[`\n]"),
-    "fence": re.compile(r"[`~]"),
-    "closing": re.compile(r"[^ \t\r]"),
-}
-
-
-class Code:
-    """Where Markdown code begins and ends, in text that may come in pieces.
-
-    A run of backticks or tildes counts when it is over, so the last run of a piece may stay undecided. A piece begins
-    with the last 40 characters of the one before it, the first with a line feed.
-    """
-
-    def __init__(self) -> None:
-        self._place: Literal["prose", "span", "info", "fence", "closing"] = "prose"
-        self._mark, self._size = "", 0  # the character of the open span or fence, and its length
-        self._run_mark, self._run, self._run_begins_line = "", 0, False  # the same of the run that is being read
-
-    @property
-    def open(self) -> bool:
-        return self._run > 0 or self._place != "prose"
-
-    def scan(self, text: str, i: int) -> int:
-        """Reads on from `i`, a backtick or tilde in prose or anywhere in code. Says where prose goes on, or the end."""
-        if not self.open:
-            if _escaped(text[max(0, i - _LOOK_BACK) : i]):
-                return i + 1
-            i = self._begin_run(text, i)
-        while i < len(text):
-            if self._run:
-                run = _FENCE_RUNS[self._run_mark].match(text, i)
-                after = run.end() if run else i
-                self._run += after - i
-                i = after
-                if i < len(text):
-                    self._end_run()
-            elif self._place == "prose":
-                return i
-            else:
-                stop = _CODE_STOP[self._place].search(text, i)
-                i = self._stop(text, stop.start()) if stop else len(text)
-        return i
-
-    def _stop(self, text: str, i: int) -> int:
-        if self._place == "closing":
-            self._place = "prose" if text[i] == "\n" else "fence"
-            return i
-        if text[i] != "\n":
-            return self._begin_run(text, i)
-        if self._place == "info":
-            self._place = "fence"
-        elif _BLANK_LINE.search(text[max(0, i - _LOOK_BACK) : i]):
-            self._place = "prose"
-        return i + 1
-
-    def _begin_run(self, text: str, i: int) -> int:
-        line = _FENCE_CLOSES if self._place == "fence" else _FENCE_OPENS
-        self._run_begins_line = line.search(text[max(0, i - _LOOK_BACK) : i]) is not None
-        self._run_mark = text[i]
-        self._run = 1
-        return i + 1
-
-    def _end_run(self) -> None:
-        mark, size = self._run_mark, self._run
-        self._run = 0
-        if self._place == "fence":
-            if mark == self._mark and size >= self._size and self._run_begins_line:
-                self._place = "closing"
-        elif self._place == "info":
-            if mark == self._mark:  # a backtick fence has none on its first line: this was a span all along
-                self._place = "prose" if size == self._size else "span"
-        elif self._place == "span" and mark == "`" and size == self._size:
-            self._place = "prose"
-        elif size >= 3 and self._run_begins_line:
-            self._place, self._mark, self._size = "info", mark, size
-        elif self._place == "prose" and mark == "`":
-            self._place, self._mark, self._size = "span", mark, size
 
 
 class Citer:
@@ -172,7 +88,7 @@ class Citer:
 
     def feed(self, text: str) -> list[TextDelta | Citation]:
         if self._plain and text and not self._special(text):
-            self._tail = (self._tail + text)[-_LOOK_BACK:]
+            self._tail = (self._tail + text)[-LOOK_BACK:]
             self._length += len(text)
             return [TextDelta(text)]
         self._read(text)
@@ -194,7 +110,7 @@ class Citer:
         while i < len(text) and (stop := self._step(self, text, i)) != _HOLD:
             i = stop
         self._held = text[i:]
-        self._tail = text[max(self._floor, i - _LOOK_BACK) : i]
+        self._tail = text[max(self._floor, i - LOOK_BACK) : i]
         if self._blanks and (self._ending or self._step not in (Citer._prose, Citer._beginning)):
             self._put("", release=True)
         self._plain = self._step is Citer._prose and not self._held and not self._blanks
@@ -341,7 +257,7 @@ class Citer:
         return i + 1
 
     def _before(self, text: str, i: int) -> str:
-        return text[max(self._floor, i - _LOOK_BACK) : i]
+        return text[max(self._floor, i - LOOK_BACK) : i]
 
     def _cite(self, numbers: str, written: str) -> bool:
         """Puts a marker for each known number. With none known the text stays as it was written."""
@@ -382,14 +298,10 @@ def _footer_line(source: Source) -> str:
     return f"[{source.n}] [{title}]({source.url})" if source.linkable else f"[{source.n}] {title}"
 
 
-def _escaped(before: str) -> bool:
-    return (len(before) - len(before.rstrip("\\"))) % 2 == 1
-
-
 def _may_be_cited(before: str) -> bool:
     """May a `[` after this text begin a marker? Not if escaped, nor in `[Paris][1]`, `foo()[1]`, `a[1]`, `a[[1]]`."""
     before = before.removesuffix("[")
-    if before.endswith(("]", "()")) or _escaped(before):
+    if before.endswith(("]", "()")) or is_escaped(before):
         return False
     found = _IDENTIFIER.search(before)
     if found is None:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .citations import FOOTER_HEAD, NUMBER, NUMBERS, Code
+from .citations import FOOTER_HEAD, NUMBER, NUMBERS
+from .markdown import Code
 
 _OUR_FIELDS = ("annotations", "search_results")  # ours or OpenAI's; upstreams refuse them
 _OUR_LINK = re.compile(rf"\[\[({NUMBER})\]\]\((https?://[^\s()<>]+)\)")

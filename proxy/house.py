@@ -14,7 +14,7 @@ from providers.web.http import Fetcher
 from tools.toolbox import Toolbox, ToolPolicy
 
 from .config import Config, UpstreamConfig
-from .echoes import read_echoes
+from .echoes import Echoes, read_echoes
 from .engine import Engine
 from .errors import refuse
 from .inject import Decision, Offer, client_tools, offer
@@ -70,11 +70,14 @@ class House:
         text = f"The model '{model}' does not exist: no upstream here serves it."
         raise refuse(404, text, param="model", code="model_not_found")
 
+    def echoes(self, request: ChatRequest) -> Echoes:
+        return read_echoes(request.body["messages"], self.config.citations.footer)
+
     def offer(self, request: ChatRequest, decision: Decision) -> Offer:
         """The request as the loop takes it: our decoration out of the history, our tools in."""
         if not decision.offered:
             return Offer(request.body, client_tools=frozenset(client_tools(request.body)))
-        echoes = read_echoes(request.body["messages"])
+        echoes = self.echoes(request)
         if echoes.changed:
             request = replace(request, body={**request.body, "messages": echoes.messages})
         return replace(offer(request, self.toolbox.specs), taken=echoes.taken, known=echoes.known)

@@ -18,7 +18,6 @@ from starlette.types import Receive, Scope, Send
 
 from .delivery import EventStream, send_failure, send_json, while_connected
 from .dialects import chat
-from .echoes import read_echoes
 from .edge import Edge, read_body, shutting_down
 from .errors import RequestError, failure, refuse
 from .events import Event, Failed
@@ -53,7 +52,7 @@ class ChatCompletions:
         passed = {SEARCH_HEADER: decision.header}
         up = _upward(headers)
         if not decision.offered and isinstance(lane.upstream, Forwarding):
-            body = _unsearched(request, mode)
+            body = request.raw if mode == "off" else self._unsearched(request)
             await while_connected(receive, forward(send, lane.upstream, "POST", "/chat/completions", up, body, passed))
         else:
             await while_connected(receive, self._answer(send, request, lane, decision, up))
@@ -69,6 +68,13 @@ class ChatCompletions:
         search = replace(request.search, asked=request.search.asked or "model_suffix")
         body = {**request.body, "model": model}
         return replace(request, model=model, body=body, search=search, changed=True), lane
+
+    def _unsearched(self, request: ChatRequest) -> bytes:
+        """What goes up when our tools do not: the client's bytes, less what only we understand."""
+        echoes = self._house.echoes(request)
+        if not request.changed and not echoes.changed:
+            return request.raw
+        return orjson.dumps({**request.body, "messages": echoes.messages})
 
     async def _answer(
         self, send: Send, request: ChatRequest, lane: Lane, decision: Decision, up: Mapping[str, str]
@@ -227,16 +233,6 @@ async def forward(
             error = chat.error_body(failure(502, text, code="upstream_truncated"))
             await send({"type": "http.response.body", "body": b"\n\n" + encode(error), "more_body": True})
         await send({"type": "http.response.body", "body": b""})
-
-
-def _unsearched(request: ChatRequest, mode: str) -> bytes:
-    """What goes up when our tools do not: the client's bytes, less what only we understand."""
-    if mode == "off":
-        return request.raw
-    echoes = read_echoes(request.body["messages"])
-    if not request.changed and not echoes.changed:
-        return request.raw
-    return orjson.dumps({**request.body, "messages": echoes.messages})
 
 
 async def _models(lane: Lane) -> list[dict[str, Any]]:
