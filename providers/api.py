@@ -7,11 +7,9 @@ wire is translated here, once, into `providers.errors`; a service adds only its 
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import cache
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -21,6 +19,7 @@ from pydantic import AfterValidator
 
 from .base import SearchQuery
 from .errors import AuthFailed, BadRequest, ProviderError, QuotaExceeded, RateLimited, TimedOut, Unavailable
+from .web.http import known_certificates
 
 MAX_BODY = 8 * 1024 * 1024
 
@@ -81,9 +80,10 @@ class ServiceApi:
         return self._decode(response, body)
 
     async def _exchange(self, method: str, path: str, **arguments: Any) -> tuple[httpx.Response, bytes]:
-        certificates = await asyncio.to_thread(_certificates)
         if self._client is None:
-            self._client = httpx.AsyncClient(
+            certificates = await asyncio.to_thread(known_certificates)
+            # Two first calls may have waited together: the second takes the client that the first made.
+            self._client = self._client or httpx.AsyncClient(
                 headers=self._headers,
                 timeout=self._timeout,
                 verify=certificates,
@@ -128,12 +128,6 @@ class ServiceApi:
             return Unavailable(f"{who} answered with status {status}; check its base_url")
         wait = retry_after(response.headers.get("retry-after"))
         return Unavailable(f"{who} is having trouble (status {status})", retry_after=wait)
-
-
-@cache
-def _certificates() -> ssl.SSLContext:
-    """One for all services: reading the bundle takes long enough to stall the loop."""
-    return httpx.create_ssl_context()
 
 
 def retry_after(value: str | None) -> float | None:

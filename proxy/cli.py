@@ -23,13 +23,14 @@ Command = Callable[[Config, argparse.Namespace], Coroutine[Any, Any, int]]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    # Only our own lines: the HTTP libraries would log every address, and with it what people search for.
+    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    logging.getLogger("groundwire").setLevel(logging.INFO if given.command == "serve" else logging.ERROR)
     try:
         if given.command == "serve":
             return _serve(given)
         from . import terminal
 
-        logging.getLogger("groundwire").setLevel(logging.ERROR)
         command: Command = getattr(terminal, given.command)
         return asyncio.run(command(load(given.config, os.environ), given))
     except (ConfigError, ProviderConfigError) as error:

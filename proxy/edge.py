@@ -48,7 +48,8 @@ class Edge:
             return
         began = time.perf_counter()
         request_id = "req_" + secrets.token_hex(12)
-        scope["request_id"] = request_id
+        notes: list[str] = []
+        scope["notes"] = notes  # what a route wants the log to say of this request
         status = 0
 
         async def send_marked(message: Message) -> None:
@@ -81,7 +82,8 @@ class Edge:
             self._under_way.discard(task)
             if log.isEnabledFor(logging.INFO):
                 spent = (time.perf_counter() - began) * 1000
-                log.info("%s %s %s %.0f ms %s", scope["method"], scope["path"], status or "left", spent, request_id)
+                line = (scope["method"], scope["path"], status or "left", spent, request_id, " ".join(notes))
+                log.info("%s %s %s %.0f ms %s %s", *line)
 
     def stop_now(self) -> None:
         """Ends what is under way: streams say so in an error event, the rest gets 503."""

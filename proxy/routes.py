@@ -50,12 +50,13 @@ class ChatCompletions:
         wish = headers.get(SEARCH_HEADER, "").strip().lower()
         decision = decide(request, mode, wish, bool(house.toolbox.specs))
         passed = {SEARCH_HEADER: decision.header}
+        scope["notes"].append(f"search {decision.header}")
         up = _upward(headers)
         if not decision.offered and isinstance(lane.upstream, Forwarding):
             body = request.raw if mode == "off" else self._unsearched(request)
             await while_connected(receive, forward(send, lane.upstream, "POST", "/chat/completions", up, body, passed))
         else:
-            await while_connected(receive, self._answer(send, request, lane, decision, up))
+            await while_connected(receive, self._answer(scope, send, request, lane, decision, up))
 
     async def _route(self, request: ChatRequest) -> tuple[ChatRequest, Lane]:
         """The upstream for the model. `:online` is a wish for search, unless the upstream lists that very name."""
@@ -77,30 +78,36 @@ class ChatCompletions:
         return orjson.dumps({**request.body, "messages": echoes.messages})
 
     async def _answer(
-        self, send: Send, request: ChatRequest, lane: Lane, decision: Decision, up: Mapping[str, str]
+        self, scope: Scope, send: Send, request: ChatRequest, lane: Lane, decision: Decision, up: Mapping[str, str]
     ) -> None:
         prepared = self._house.offer(request, decision)
         headers = {SEARCH_HEADER: decision.header}
         deliver = self._stream if request.stream else self._whole
         async with aclosing(self._house.engine.answer(request, prepared, lane.upstream, up)) as events:
-            await deliver(send, request, events, headers)
+            failed = await deliver(send, request, events, headers)
+        if failed:
+            scope["notes"].append(f"failed {failed.error['code']}")
 
     async def _stream(
         self, send: Send, request: ChatRequest, events: AsyncIterator[list[Event]], headers: Mapping[str, str]
-    ) -> None:
+    ) -> Failed | None:
+        """Sends events as they come, and says what went wrong if anything did."""
         encoder = chat.Encoder(request, progress=self._house.config.tools.progress == "reasoning")
         stream = EventStream(send, headers)
+        failed: Failed | None = None
         try:
             async with asyncio.timeout(self._house.config.server.request_timeout):
                 async for batch in events:
-                    if not stream.started and (failed := _failure_in(batch)):
+                    failed = _failure_in(batch)
+                    if failed and not stream.started:
                         stream.stop()
                         await send_failure(send, failed, headers)
-                        return
+                        return failed
                     if data := encoder.feed(batch):
                         await stream.write(data)
         except TimeoutError:
-            await stream.write(encoder.feed([_too_long()]))
+            failed = _too_long()
+            await stream.write(encoder.feed([failed]))
         except asyncio.CancelledError:
             if self._edge.stopping and stream.started:
                 await stream.write(encoder.feed([shutting_down()]))
@@ -109,10 +116,11 @@ class ChatCompletions:
         finally:
             stream.stop()
         await stream.close()
+        return failed
 
     async def _whole(
         self, send: Send, request: ChatRequest, events: AsyncIterator[list[Event]], headers: Mapping[str, str]
-    ) -> None:
+    ) -> Failed | None:
         gathered: list[Event] = []
         try:
             async with asyncio.timeout(self._house.config.server.request_timeout):
@@ -120,10 +128,12 @@ class ChatCompletions:
                     gathered += batch
         except TimeoutError:
             gathered = [_too_long()]
-        if failed := _failure_in(gathered):
+        failed = _failure_in(gathered)
+        if failed:
             await send_failure(send, failed, headers)
         else:
             await send_json(send, 200, chat.fold(gathered, request), headers)
+        return failed
 
 
 class Forward:

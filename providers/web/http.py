@@ -15,6 +15,7 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from urllib.parse import urljoin
 
 import httpcore
@@ -58,6 +59,12 @@ async def resolve_host(host: str, port: int) -> list[str]:
     return [str(address[0]) for *_, address in answers]
 
 
+@cache
+def known_certificates() -> ssl.SSLContext:
+    """The authorities that we believe, read once: the bundle takes long enough to stall a loop or slow a start."""
+    return httpx.create_ssl_context()
+
+
 class Fetcher:
     """`network` makes the TCP connections; it is only ever handed addresses that the guard has admitted."""
 
@@ -82,7 +89,7 @@ class Fetcher:
             (b"Accept-Encoding", b"identity, gzip"),
             (b"Connection", b"close"),
         )
-        self._ssl_context = ssl_context or httpx.create_ssl_context()
+        self._ssl_context = ssl_context
         self._network = network or httpcore.AnyIOBackend()
 
     async def fetch(self, url: str) -> Fetched:
@@ -128,7 +135,8 @@ class Fetcher:
         url = httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=f"/{path}")
         async with _Pinned(hop.address, self._network) as pinned:
             # A connection of its own for each hop, so none is ever reused for a name that now resolves elsewhere.
-            connection = httpcore.AsyncHTTPConnection(url.origin, ssl_context=self._ssl_context, network_backend=pinned)
+            certificates = self._ssl_context or await asyncio.to_thread(known_certificates)
+            connection = httpcore.AsyncHTTPConnection(url.origin, ssl_context=certificates, network_backend=pinned)
             headers = [(b"Host", authority.encode("ascii")), *self._headers]
             async with connection.stream("GET", url, headers=headers) as response:
                 yield response
