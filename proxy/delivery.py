@@ -37,12 +37,15 @@ async def send_failure(send: Send, failed: Failed, headers: Mapping[str, str] | 
 class EventStream:
     """A streamed answer. It starts with the first write, or by itself with a ping when nothing was written for long."""
 
-    def __init__(self, send: Send, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, send: Send, headers: Mapping[str, str], *, first: float = FIRST_PING, every: float = PING_EVERY
+    ) -> None:
         self._send = send
+        self._every = every
         self._headers = {**_STREAM_HEADERS, **headers}
         self._loop = asyncio.get_running_loop()
         self._quiet_since = self._loop.time()
-        self._timer = self._loop.call_later(FIRST_PING, self._tick)
+        self._timer = self._loop.call_later(first, self._tick)
         self._ping: asyncio.Task[None] | None = None
         self.started = False
 
@@ -68,10 +71,10 @@ class EventStream:
 
     def _tick(self) -> None:
         quiet = self._loop.time() - self._quiet_since
-        if quiet >= PING_EVERY and (self._ping is None or self._ping.done()):
+        if quiet >= self._every and (self._ping is None or self._ping.done()):
             self._ping = self._loop.create_task(self.write(PING))
             quiet = 0.0
-        self._timer = self._loop.call_later(PING_EVERY - quiet, self._tick)
+        self._timer = self._loop.call_later(max(self._every - quiet, 0.001), self._tick)
 
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, None]) -> None:

@@ -11,6 +11,7 @@ import hmac
 import logging
 import secrets
 import time
+from dataclasses import replace
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -68,7 +69,7 @@ class Edge:
         except RequestError as error:
             await send_failure(send_marked, error.failed)
         except Exception:  # the last boundary: whatever it is, the client gets an answer and the log the trace
-            log.exception("%s %s failed %s", scope["method"], scope["path"], request_id)
+            log.exception("%s %s failed %s", scope["method"], _path(scope), request_id)
             if status:
                 raise  # the server breaks the connection off, so that half an answer does not look whole
             await send_failure(send_marked, _CRASHED)
@@ -82,7 +83,7 @@ class Edge:
             self._under_way.discard(task)
             if log.isEnabledFor(logging.INFO):
                 spent = (time.perf_counter() - began) * 1000
-                line = (scope["method"], scope["path"], status or "left", spent, request_id, " ".join(notes))
+                line = (scope["method"], _path(scope), status or "left", spent, request_id, " ".join(notes))
                 log.info("%s %s %s %.0f ms %s %s", *line)
 
     def stop_now(self) -> None:
@@ -149,10 +150,9 @@ class Edge:
 
 async def read_body(receive: Receive, scope: Scope, server: ServerConfig) -> bytes:
     """The whole body, within the size and time that the server allows."""
-    too_long = failure(413, f"The request body is larger than {server.max_body} bytes.", code="request_too_large")
     length = next((value for key, value in scope["headers"] if key == b"content-length"), b"0")
     if length.isdigit() and int(length) > server.max_body:
-        raise RequestError(too_long)
+        raise _hang_up(413, f"The request body is larger than {server.max_body} bytes.", "request_too_large")
     parts: list[bytes] = []
     size = 0
     try:
@@ -164,16 +164,28 @@ async def read_body(receive: Receive, scope: Scope, server: ServerConfig) -> byt
                 part = message.get("body", b"")
                 size += len(part)
                 if size > server.max_body:
-                    raise RequestError(too_long)
+                    raise _hang_up(
+                        413, f"The request body is larger than {server.max_body} bytes.", "request_too_large"
+                    )
                 parts.append(part)
                 if not message.get("more_body"):
                     return b"".join(parts)
     except TimeoutError:
-        raise refuse(408, "The request body did not arrive in time.", code="request_timeout") from None
+        raise _hang_up(408, "The request body did not arrive in time.", "request_timeout") from None
 
 
 def shutting_down() -> Failed:
     return failure(503, "The server is shutting down; ask again in a moment.", code="shutting_down", retry=True)
+
+
+def _hang_up(status: int, message: str, code: str) -> RequestError:
+    """A refusal that closes the connection with it: nobody waits for the rest of the body."""
+    return RequestError(replace(failure(status, message, code=code), headers={"connection": "close"}))
+
+
+def _path(scope: Scope) -> str:
+    """The path as it was sent: decoded, it could hold line breaks, and with them lines of its own in the log."""
+    return str(scope["raw_path"].decode("latin-1"))
 
 
 def _digest(key: bytes) -> bytes:

@@ -100,7 +100,7 @@ def client_tools(body: Mapping[str, Any]) -> list[str]:
     """The names of the client's own tools."""
     names = []
     for tool in body.get("tools") or ():
-        described = tool.get(tool.get("type")) if isinstance(tool, dict) else None
+        described = tool.get(str(tool.get("type"))) if isinstance(tool, dict) else None
         if isinstance(described, dict) and isinstance(described.get("name"), str):
             names.append(described["name"])
     return names

@@ -5,6 +5,7 @@ until a signal: Ctrl-C ends what is under way at once, SIGTERM lets it finish wi
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 from collections.abc import Callable
@@ -49,6 +50,8 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._running = asyncio.get_running_loop()
+        gc.collect()
+        gc.freeze()  # what was made at start lives as long as we do: no collection need look at it again
         self._started()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

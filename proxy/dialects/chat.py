@@ -35,6 +35,7 @@ from ..sse import DONE, encode
 
 SUFFIX = ":online"
 _HOSTED_TOOLS = ("web_search", "web_fetch", "openrouter:web_search")
+_DEEPEST = 254  # what orjson writes; it reads deeper
 _NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
 
@@ -48,6 +49,8 @@ def decode(raw: bytes) -> ChatRequest:
         raise refuse(400, f"The request body is not valid JSON: {error}.", code="invalid_json") from None
     if not isinstance(body, dict):
         raise refuse(400, "The request body must be a JSON object.", code="invalid_type")
+    if raw.count(b"[") + raw.count(b"{") > _DEEPEST and not _can_be_sent(body):
+        raise refuse(400, "The request body is nested too deeply.", code="invalid_json")
     model, messages = body.get("model"), body.get("messages")
     if not isinstance(model, str) or not model:
         raise refuse(400, "`model` is missing: name the model that should answer.", param="model", code="missing_field")
@@ -64,6 +67,14 @@ def decode(raw: bytes) -> ChatRequest:
     return ChatRequest(stripped, raw, model, bool(body.get("stream")), usage, search, changed=stripped != body)
 
 
+def _can_be_sent(body: dict[str, Any]) -> bool:
+    try:
+        orjson.dumps(body)
+    except orjson.JSONEncodeError:
+        return False
+    return True
+
+
 def _take_out_search(body: dict[str, Any]) -> tuple[SearchOptions, dict[str, Any]]:
     """What the client says about search, and its body without those fields: no other upstream knows them."""
     asked, options = "", dict[str, Any]()
@@ -77,7 +88,8 @@ def _take_out_search(body: dict[str, Any]) -> tuple[SearchOptions, dict[str, Any
         if ours:
             asked = asked or "tool"
             for tool in ours:
-                options = {**tool, **(tool.get("parameters") or {}), **options}
+                given = tool.get("parameters")
+                options = {**tool, **(given if isinstance(given, dict) else {}), **options}
             body["tools"] = theirs
             if not theirs:
                 del body["tools"]
@@ -90,8 +102,9 @@ def _take_out_search(body: dict[str, Any]) -> tuple[SearchOptions, dict[str, Any
         elif choice.get("type") == "allowed_tools":
             listed = choice.get("allowed_tools")
             entries = listed.get("tools") if isinstance(listed, dict) else None
-            rest = [e for e in entries or () if not (_is_hosted(e) or _names_our_tool(e, body))]
-            if listed and entries and len(rest) < len(entries):
+            entries = entries if isinstance(entries, list) else []
+            rest = [e for e in entries if not (_is_hosted(e) or _names_our_tool(e, body))]
+            if len(rest) < len(entries):
                 allowed, asked = True, asked or "tool_choice"
                 body["tool_choice"] = {**choice, "allowed_tools": {**listed, "tools": rest}} if rest else "none"
     return _search_options(asked, forced, allowed, options), body
@@ -132,8 +145,8 @@ def _names_our_tool(choice: object, body: dict[str, Any]) -> bool:
     name = function.get("name") if isinstance(function, dict) else choice.get("name")
     if name not in ("web_search", "open_page"):
         return False
-    defined = [t["function"].get("name") for t in body.get("tools") or () if isinstance(t.get("function"), dict)]
-    return name not in defined
+    functions = [tool.get("function") for tool in body.get("tools") or () if isinstance(tool, dict)]
+    return name not in [function.get("name") for function in functions if isinstance(function, dict)]
 
 
 # Answer
