@@ -150,9 +150,10 @@ class Edge:
 
 async def read_body(receive: Receive, scope: Scope, server: ServerConfig) -> bytes:
     """The whole body, within the size and time that the server allows."""
+    too_long = f"The request body is larger than {server.max_body} bytes."
     length = next((value for key, value in scope["headers"] if key == b"content-length"), b"0")
     if length.isdigit() and int(length) > server.max_body:
-        raise _hang_up(413, f"The request body is larger than {server.max_body} bytes.", "request_too_large")
+        raise _hang_up(413, too_long, "request_too_large")
     parts: list[bytes] = []
     size = 0
     try:
@@ -164,9 +165,7 @@ async def read_body(receive: Receive, scope: Scope, server: ServerConfig) -> byt
                 part = message.get("body", b"")
                 size += len(part)
                 if size > server.max_body:
-                    raise _hang_up(
-                        413, f"The request body is larger than {server.max_body} bytes.", "request_too_large"
-                    )
+                    raise _hang_up(413, too_long, "request_too_large")
                 parts.append(part)
                 if not message.get("more_body"):
                     return b"".join(parts)

@@ -28,6 +28,7 @@ _FORWARDED_DOWN = frozenset(
 _HTTP_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
 _ANSWER_LIMIT = 64 * 1024 * 1024
 _MODELS_AGE = 60.0
+_SHORTEST_SECRET = 16  # shorter ones are words like `ollama`, put there because some client wants a key
 
 
 class OpenAIUpstream:
@@ -47,6 +48,7 @@ class OpenAIUpstream:
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "groundwire", **(headers or {})}
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
+        self._secret = api_key if len(api_key) >= _SHORTEST_SECRET else ""
         self._connect_timeout = connect_timeout
         self._first_byte_timeout = first_byte_timeout
         self._idle_timeout = idle_timeout
@@ -176,11 +178,18 @@ class OpenAIUpstream:
             failed = None
         failed = failed or failure(status, f"The model's server answered with HTTP {status}.", retry=True)
         waits = {key: response.headers[key] for key in ("retry-after", "retry-after-ms") if key in response.headers}
-        return Failed(status, failed.error, {**failed.headers, **waits})
+        error = {key: self._masked(value) if isinstance(value, str) else value for key, value in failed.error.items()}
+        return Failed(status, error, {**failed.headers, **waits})
 
     def _unreadable(self, first: bytes) -> Failed:
-        log.warning("upstream %s: expected an answer, got %r", self.name, first[:200])
+        log.warning(
+            "upstream %s: expected an answer, got %.200r", self.name, self._masked(first.decode("utf-8", "replace"))
+        )
         return failure(502, "The model's server sent a web page instead of an answer.", code="upstream_bad_response")
+
+    def _masked(self, text: str) -> str:
+        """Servers like to repeat a key that they complain about."""
+        return text.replace(self._secret, "***") if self._secret else text
 
     def _failure(self, error: Exception, *, begun: bool) -> Failed:
         log.warning("upstream %s: %s: %s", self.name, type(error).__name__, error)
