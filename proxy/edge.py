@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import hmac
 import logging
+import re
 import secrets
 import time
 from dataclasses import replace
@@ -25,6 +26,7 @@ log = logging.getLogger("groundwire.access")
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 compared with, not bound
+_HOST = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::[0-9]*)?")
 _CREDENTIALS = (b"authorization", b"x-api-key", b"x-groundwire-key")
 _UPLOADS = ("/v1/audio/", "/v1/images/")  # where OpenAI's own API takes forms
 
@@ -115,7 +117,8 @@ class Edge:
         if self._any_host:
             return
         host = given[0].decode("latin-1").lower()
-        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+        read = _HOST.fullmatch(host)
+        name = (read["address"] or read["name"]) if read else host
         if name.rstrip(".") not in self._hosts:
             text = f"The host '{name}' is not served here. Add it to `server.allowed_hosts` if it should be."
             raise refuse(403, text, code="host_not_allowed")

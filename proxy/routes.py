@@ -109,6 +109,10 @@ class ChatCompletions:
                         await stream.write(data)
         except TimeoutError:
             failed = _too_long()
+            if not stream.started:
+                stream.stop()
+                await send_failure(send, failed, headers)
+                return failed
             await stream.write(encoder.feed([failed]))
         except asyncio.CancelledError:
             if self._edge.stopping and stream.started:

@@ -50,7 +50,7 @@ async def ask(config: Config, given: argparse.Namespace) -> int:
             lane = house.lane_for(model)
         except RequestError as error:
             print(error, file=sys.stderr)
-            return 2
+            return 1
         question = {"role": "user", "content": given.question}
         request = ChatRequest({"model": model, "stream": True, "messages": [question]}, b"", model, stream=True)
         offered = house.offer(request, Decision(bool(house.toolbox.specs), "ask"))
