@@ -67,13 +67,13 @@ def measure(folder: Path, readers: dict[str, Reader]) -> dict[str, list[Reading]
 def show(readings: dict[str, list[Reading]]) -> None:
     names = list(readings)
     kinds = sorted({reading.kind for reading in readings[names[0]]})
-    print(f"{'F1':15}" + "".join(f"{name:>24}" for name in names))
+    print(f"{'F1':18}" + "".join(f"{name:>24}" for name in names))
     for kind in [*kinds, "all"]:
         of_kind = [[r.f1 for r in readings[name] if kind in (r.kind, "all")] for name in names]
-        print(f"{kind:10}{len(of_kind[0]):5}" + "".join(f"{mean(scores):24.3f}" for scores in of_kind))
+        print(f"{kind:14}{len(of_kind[0]):4}" + "".join(f"{mean(scores):24.3f}" for scores in of_kind))
     times = {name: sorted(1000 * reading.seconds for reading in readings[name]) for name in names}
-    print(f"{'ms mean':15}" + "".join(f"{mean(times[name]):24.1f}" for name in names))
-    print(f"{'ms p95':15}" + "".join(f"{times[name][int(0.95 * len(times[name]))]:24.1f}" for name in names))
+    print(f"{'ms mean':18}" + "".join(f"{mean(times[name]):24.1f}" for name in names))
+    print(f"{'ms p95':18}" + "".join(f"{times[name][int(0.95 * len(times[name]))]:24.1f}" for name in names))
 
 
 def main() -> None:

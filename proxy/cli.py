@@ -24,6 +24,7 @@ Command = Callable[[Config, argparse.Namespace], Coroutine[Any, Any, int]]
 def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     # Only our own lines: the HTTP libraries would log every address, and with it what people search for.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # not in our lines, and not free
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     logging.getLogger("groundwire").setLevel(logging.INFO if given.command == "serve" else logging.ERROR)
     try:

@@ -31,6 +31,7 @@ class Direct:
     uses_open_web = True
 
     def __init__(self, settings: Settings, fetcher: Fetcher) -> None:
+        self.timeout = settings.timeout  # the chain gives up a moment later
         self._settings = settings
         self._fetcher = fetcher
         self._worker = Worker()

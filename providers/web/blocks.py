@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 from .evidence import HOLDERS, clues_of_names
 from .visible import UNREAD_TAGS
@@ -32,7 +32,7 @@ _NOT_IN_CELLS = frozenset({"table", "pre", "h1", "h2", "h3", "form", "blockquote
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{1,2}|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 _REFERENCE = re.compile(r"\s*\[[\w\s]{1,12}\]\s*")  # a footnote mark; in our answers such a thing means a source
 _LANGUAGE = re.compile(r"(?:^|\s)(?:lang(?:uage)?|highlight(?:-source)?)-(?!default|none|text)([\w+#]{1,20})")
-_UNSAFE_IN_URL = re.compile(r"[\s()<>\[\]\\^`{|}\"]")
+_UNSAFE_IN_URL = re.compile(r"[\s()<>\\^`{|}\"]")
 _DEPTH = 200  # what lies deeper is read as plain text: no page that people wrote gets there
 
 
@@ -72,6 +72,17 @@ class _Run:
     linked: int = 0
 
 
+@dataclass(slots=True)
+class _List:
+    ordered: bool
+    items: int = 0
+    marker: str = ""  # of the item at hand, until a block has taken it
+
+    def begin_item(self) -> None:
+        self.items += 1
+        self.marker = f"{self.items}." if self.ordered else "-"
+
+
 def count_words(text: str) -> int:
     return len(_WORD.findall(text))
 
@@ -91,7 +102,7 @@ class _Walk:
         self._run: _Run | None = None
         self._in_link = False
         self._in_mark = False
-        self._markers: list[str] = []  # one for each list around: the item's, until a block has taken it
+        self._lists: list[_List] = []  # those around, the innermost last
         self._quotes = 0
         self._breaks = 0
 
@@ -130,16 +141,16 @@ class _Walk:
         self._breaks = 0
         first = len(self.blocks)
         if tag in ("ul", "ol"):
-            self._markers.append("")
-        elif tag == "li" and self._markers:
-            self._markers[-1] = _marker(element)
+            self._lists.append(_List(ordered=tag == "ol"))
+        elif tag == "li" and self._lists:
+            self._lists[-1].begin_item()
         elif tag == "blockquote":
             self._quotes += 1
         self._take_children(element, tag, clues, depth)
         self._end_run()
         self._breaks = 0
         if tag in ("ul", "ol"):
-            self._markers.pop()
+            self._lists.pop()
         elif tag == "blockquote":
             self._quotes -= 1
         kind = _span_kind(element, tag)
@@ -252,9 +263,9 @@ class _Walk:
 
     def _add(self, block: Block) -> None:
         block.quotes = self._quotes
-        block.level = len(self._markers)
-        if self._markers:
-            block.marker, self._markers[-1] = self._markers[-1], ""
+        block.level = len(self._lists)
+        if self._lists:
+            block.marker, self._lists[-1].marker = self._lists[-1].marker, ""
         block.close, self._breaks = self._breaks == 1, 0
         self.blocks.append(block)
 
@@ -266,9 +277,10 @@ def absolute(base: str, href: str | None) -> str:
         return ""
     try:
         url = href if href.startswith(("http://", "https://")) else urljoin(base, href)
+        parts = urlsplit(url)
     except ValueError:
         return ""
-    if not url.startswith(("http://", "https://")):
+    if parts.scheme not in ("http", "https") or not parts.netloc:
         return ""
     return _UNSAFE_IN_URL.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), url)
 
@@ -289,13 +301,6 @@ def _span_kind(element: Element, tag: str) -> str:
     if tag == "main" or role == "main":
         return "main"
     return "article" if tag == "article" or role == "article" or element.get("itemprop") == "articleBody" else ""
-
-
-def _marker(item: Element) -> str:
-    parent = item.getparent()
-    if parent is None or parent.tag != "ol":
-        return "-"
-    return f"{1 + sum(1 for _ in item.itersiblings('li', preceding=True))}."
 
 
 def _is_data(table: Element) -> bool:

@@ -79,7 +79,7 @@ NAMES = {
 }
 COMMENTS = "comment section"
 _WEIGHTS = {name: weight for name, (weight, _) in NAMES.items()} | {
-    COMMENTS: -7.4,  # no more than a rule: what readers wrote below an article is not the article
+    COMMENTS: -7.4,  # a rule, not a fit: what readers wrote below an article is not the article
     "in footer": -1.9, "in dialog": -1.4, "in aside": -1.2, "in figure": -0.9, "in form": -0.5, "in header": -0.4,
     "in nav": -0.4, "in table": 0.3, "in ul": 0.3, "in pre": 0.4, "in quote": 0.5, "in details": 0.6, "in dl": 0.9,
 }  # fmt: skip
@@ -110,7 +110,8 @@ _BEFORE_TITLE = -1.4
 # A <main> or <article> counts if it holds at least this share of the page's prose: its weight inside, and outside.
 _SPANS = {"main": (0.3, 0.2, -0.8), "article": (0.4, 0.7, -1.1)}
 
-_LEAST, _MEAN_SHARE, _BELOW_MEAN = -0.5, 0.6, 0.8
+_LEAST, _MEAN_SHARE, _BELOW_MEAN = -0.5, 0.5, 0.8
+_SMALL_PAGE, _LEAST_OF_SMALL = 100, -1.2  # with so few words there is little to hide among
 _LAST_RESORT = -2.5
 
 _NAME_OF = {word: name for name, (_, words) in NAMES.items() for word in words.split()}
@@ -133,7 +134,8 @@ def choose(blocks: Sequence[Block], spans: Sequence[Span], *, forum: bool) -> li
     scores = _score(blocks, spans, forum)
     sure = [(score, block.words) for score, block in zip(scores, blocks, strict=True) if score > 0]
     mean = sum(score * words for score, words in sure) / sum(words for _, words in sure) if sure else 0.0
-    least = max(_LEAST, _MEAN_SHARE * mean - _BELOW_MEAN)
+    small = sum(block.words for block in blocks) < _SMALL_PAGE
+    least = _LEAST_OF_SMALL if small else max(_LEAST, _MEAN_SHARE * mean - _BELOW_MEAN)
     chosen = [block for score, block in zip(scores, blocks, strict=True) if score > least]
     return chosen or [block for score, block in zip(scores, blocks, strict=True) if score > _LAST_RESORT]
 

@@ -22,8 +22,8 @@ _UNREAD = (
 UNREAD_TAGS = frozenset(_UNREAD.split())
 
 _HIDING_STYLE = re.compile(
-    r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|opacity\s*:\s*0*\.?0*(?:[;%!\s]|$)"
-    r"|font-size\s*:\s*0*\.?[01]?(?:px|pt|em|rem|%)?\s*(?:[;!]|$)|(?<![-\w])color\s*:\s*transparent"
+    r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|opacity\s*:\s*(?:0+\.?0*|\.0+)(?:[;%!\s]|$)"
+    r"|font-size\s*:\s*(?:0+\.?0*|\.0+|0?\.\d+(?=p)|1(?=p))(?:px|pt|em|rem|%|vw)?\s*(?:[;!]|$)|(?<![-\w])color\s*:\s*transparent"
     r"|(?:left|right|top|bottom|text-indent|margin-(?:left|top))\s*:\s*-\d{3,}"
     r"|translate[xy]?\s*\(\s*-\d{4,}|clip\s*:\s*rect\(\s*[01](?:px)?[\s,]+[01](?:px)?[\s,]+[01](?:px)?[\s,]+[01]"
     r"|clip-path\s*:\s*inset\(\s*(?:50|100)%|transform\s*:\s*scale\(\s*0\s*\)",
@@ -45,7 +45,7 @@ _MAYBE_UNSEEN = f".//*[{' or '.join(f'contains(@class, {part!r})' for part in _U
 # A rule of the page's own style sheet for one name, outside any @media: `.name{…display:none…}`.
 _HIDING_RULE = re.compile(r"(?:^|[},;])\s*([.#][\w-]+)\s*\{[^{}]*(?:display\s*:\s*none|visibility\s*:\s*hidden)")
 _AT_RULE = re.compile(r"@[^{};]*(?:;|\{(?:[^{}]|\{[^{}]*\})*\})")
-_SHOWING_RULE = re.compile(r"([.#][\w-]+)[^{}.#]*\{[^{}]*(?:display\s*:\s*(?!none)|visibility\s*:\s*visible)")
+_SHOWING_RULE = re.compile(r"([.#][\w-]+)[^{}.#]*\{[^{}]*(?:display\s*:(?!\s*none)|visibility\s*:\s*visible)")
 _NAMED = re.compile(r"[.#][\w-]+")
 
 _VEIL = re.compile(r"opacity|visibility", re.IGNORECASE)

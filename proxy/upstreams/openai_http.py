@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 import orjson
+from yarl import URL
 
 from ..errors import RequestError, as_error, failure
 from ..events import Event, Failed
@@ -23,6 +24,7 @@ from .chunks import ChunkReader
 
 log = logging.getLogger("groundwire")
 
+CHAT = "/chat/completions"
 _FORWARDED_DOWN = frozenset(
     {"content-type", "content-disposition", "retry-after", "retry-after-ms", "x-should-retry", "openai-processing-ms"}
 )
@@ -46,6 +48,7 @@ class OpenAIUpstream:
     ) -> None:
         self.name = name
         self._base = base_url.rstrip("/")
+        self._chat_url = URL(self._base + CHAT)  # parsed once: it is asked for all day
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "groundwire", **(headers or {})}
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
@@ -59,7 +62,7 @@ class OpenAIUpstream:
     async def stream(self, body: dict[str, Any], headers: Mapping[str, str]) -> AsyncGenerator[list[Event], None]:
         reader = ChunkReader()
         try:
-            async with await self._send("POST", "/chat/completions", headers, orjson.dumps(body)) as response:
+            async with await self._send("POST", CHAT, headers, orjson.dumps(body)) as response:
                 failed = await self._refused(response)
                 if failed:
                     yield [failed]
@@ -133,10 +136,9 @@ class OpenAIUpstream:
             jar = aiohttp.DummyCookieJar()
             self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, cookie_jar=jar)
         sent = {"Content-Type": "application/json", **headers, **self._headers} if body else self._headers
+        target = self._chat_url if path == CHAT else URL(self._base + path)
         async with asyncio.timeout(self._first_byte_timeout):
-            return await self._session.request(
-                method, self._base + path, data=body or None, headers=sent, allow_redirects=False
-            )
+            return await self._session.request(method, target, data=body or None, headers=sent, allow_redirects=False)
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         async with asyncio.timeout(self._idle_timeout):

@@ -1,0 +1,248 @@
+"""Our own reader against a loopback server, and the process in which it parses."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from providers.base import ReadProvider
+from providers.errors import NotAllowed, PageBlocked, ProviderError, TimedOut, Unavailable
+from providers.registry import ProviderEntry, build
+from providers.services.direct import Direct
+from providers.web.extract import Extracted
+from providers.web.guard import Guard
+from providers.web.http import Fetcher
+from providers.web.worker import Worker
+from tests.fakes.pages import PageServer
+
+ROOT = Path(__file__).parents[2]
+PROSE = "The lighthouse keeper wrote down the weather four times a day for thirty years and never missed an entry."
+PAGE = f"<title>The log</title><body><p>{PROSE}</p><p><a href='/next'>The next volume</a></p></body>"
+# Attributes are looked for one by one, so that so many of them keep the parser busy for minutes.
+STUCK = b"<p " + b" ".join(b"a%d=x" % number for number in range(200_000)) + b">text</p>"
+
+
+@pytest.fixture
+def server() -> Iterator[PageServer]:
+    with PageServer() as pages:
+        yield pages
+
+
+@pytest.fixture
+async def reader() -> AsyncIterator[Direct]:
+    direct = Direct(Direct.Settings(), Fetcher(Guard(["127.0.0.0/8"])))
+    yield direct
+    await direct.aclose()
+
+
+@pytest.fixture
+async def worker() -> AsyncIterator[Worker]:
+    one = Worker(limit=30)
+    yield one
+    await one.aclose()
+
+
+def children() -> set[int]:
+    """The worker processes that this process has."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it ended while we looked
+            parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+            if int(parent) == os.getpid() and b"providers.web.worker" in (process / "cmdline").read_bytes():
+                found.add(int(process.name))
+    return found
+
+
+class TestReading:
+    async def test_a_page(self, server: PageServer, reader: Direct) -> None:
+        server.page("/log", PAGE.encode())
+        page = await reader.read(server.url("/log"))
+        assert isinstance(reader, ReadProvider)
+        assert page.url == server.url("/log")
+        assert page.title == "The log"
+        assert page.text == f"{PROSE}\n\n[The next volume]({server.url('/next')})"
+        assert page.links == (server.url("/next"),)
+
+    async def test_the_address_is_where_it_was_in_the_end(self, server: PageServer, reader: Direct) -> None:
+        server.redirect("/old", "/new/log")
+        server.page("/new/log", PAGE.replace("/next", "next").encode())
+        page = await reader.read(server.url("/old"))
+        assert page.url == server.url("/new/log")
+        assert page.links == (server.url("/new/next"),)
+
+    async def test_charset_of_the_header(self, server: PageServer, reader: Direct) -> None:
+        server.page("/", f"<p>灯塔日志 {PROSE}</p>".encode("gb18030"), content_type="text/html; charset=GB2312")
+        assert "灯塔日志" in (await reader.read(server.url("/"))).text
+
+    async def test_a_page_that_is_cut_says_so(self, server: PageServer) -> None:
+        server.page("/", (f"<p>{PROSE}</p>" * 100).encode())
+        direct = Direct(Direct.Settings(max_bytes=1000), Fetcher(Guard(["127.0.0.0/8"])))
+        page = await direct.read(server.url("/"))
+        await direct.aclose()
+        assert page.text.startswith(PROSE)
+        assert page.text.endswith("[The page is longer than can be read; the rest was left out.]")
+        assert len(page.text) < 1200
+
+    async def test_meta_refresh_is_not_followed(self, server: PageServer, reader: Direct) -> None:
+        server.page("/", f'<meta http-equiv=refresh content="0;url=/secret"><p>{PROSE}</p>'.encode())
+        await reader.read(server.url("/"))
+        assert [asked.path for asked in server.requests] == ["/"]
+
+    async def test_many_at_once(self, server: PageServer, reader: Direct) -> None:
+        for number in range(20):
+            server.page(f"/{number}", PAGE.replace("The log", f"Volume {number}").encode())
+        pages = await asyncio.gather(*(reader.read(server.url(f"/{number}")) for number in range(20)))
+        assert [page.title for page in pages] == [f"Volume {number}" for number in range(20)]
+
+    async def test_made_by_the_registry(self, server: PageServer) -> None:
+        entry = ProviderEntry(name="reader", type="direct", timeout=9, options={"max_bytes": 500_000})
+        named = build([entry], Fetcher(Guard([])))["reader"]
+        assert named.can_read
+        assert not named.can_search
+        with pytest.raises(NotAllowed):
+            await named.provider.read(server.url("/"))  # type: ignore[attr-defined]
+        assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "message"),
+    [
+        (404, Unavailable, "does not exist"),
+        (410, Unavailable, "does not exist"),
+        (401, PageBlocked, "log in"),
+        (403, PageBlocked, "refuses"),
+        (429, PageBlocked, "this often"),
+        (451, PageBlocked, "legal"),
+        (418, PageBlocked, "418"),
+        (500, PageBlocked, "trouble"),
+        (503, PageBlocked, "trouble"),
+    ],
+)
+async def test_refusals(
+    server: PageServer, reader: Direct, status: int, error: type[ProviderError], message: str
+) -> None:
+    server.page("/", PAGE.encode(), status=status)
+    with pytest.raises(error, match=message):
+        await reader.read(server.url("/"))
+
+
+async def test_gates_and_pictures_are_refused(server: PageServer, reader: Direct) -> None:
+    server.page("/gate", b"<title>Just a moment...</title><p>Verify you are human</p>")
+    server.page("/shell", b"<div id=root></div><script src=/app.js></script>")
+    server.page("/picture", b"\x89PNG\r\n\x1a\n" + bytes(100))
+    server.page("/nothing", b"")
+    for path, error in (
+        ("/gate", PageBlocked),
+        ("/shell", PageBlocked),
+        ("/picture", Unavailable),
+        ("/nothing", PageBlocked),
+    ):
+        with pytest.raises(error):
+            await reader.read(server.url(path))
+
+
+async def test_the_whole_of_it_has_a_limit(server: PageServer) -> None:
+    server.page("/", STUCK)
+    direct = Direct(Direct.Settings(timeout=1.5), Fetcher(Guard(["127.0.0.0/8"])))
+    begun = time.monotonic()
+    with pytest.raises(TimedOut):
+        await direct.read(server.url("/"))
+    assert time.monotonic() - begun < 20
+    server.page("/", PAGE.encode())
+    for _ in range(5):  # on a busy machine a new process may itself take a while to start
+        try:
+            assert (await direct.read(server.url("/"))).title == "The log"
+            break
+        except TimedOut:
+            continue
+    await direct.aclose()
+    assert children() == set()
+
+
+class TestWorker:
+    async def test_one_process_is_reused_and_gone_after_closing(self, worker: Worker) -> None:
+        assert children() == set()
+        first = await worker.extract(PAGE.encode(), "text/html", "", "https://a.example/")
+        running = children()
+        second = await worker.extract(PAGE.encode(), "text/html", "", "https://a.example/")
+        assert first == second == Extracted("The log", first.text, None, ("https://a.example/next",))
+        assert len(running) == 1
+        assert children() == running
+        await worker.aclose()
+        assert children() == set()
+
+    async def test_errors_come_back_as_they_were_raised(self, worker: Worker) -> None:
+        with pytest.raises(Unavailable, match=r"not text \(image/png\)"):
+            await worker.extract(b"\x89PNG\r\n" + bytes(50), "image/png", "", "https://a.example/")
+        with pytest.raises(PageBlocked, match="is empty"):
+            await worker.extract(b"", "text/html", "", "https://a.example/")
+
+    async def test_a_stuck_page_is_killed_and_the_loop_goes_on(self) -> None:
+        worker = Worker(limit=3)
+        ticks, longest = 0, 0.0
+
+        async def tick() -> None:
+            nonlocal ticks, longest
+            while True:
+                begun = time.monotonic()
+                await asyncio.sleep(0.01)
+                ticks += 1
+                longest = max(longest, time.monotonic() - begun)
+
+        ticking = asyncio.create_task(tick())
+        with pytest.raises(TimedOut, match="too long"):
+            await worker.extract(STUCK, "text/html", "", "https://a.example/")
+        ticking.cancel()
+        assert ticks > 30
+        assert longest < 1.0
+        assert children() == set()
+        await worker.aclose()
+
+    async def test_whoever_waits_behind_a_cancelled_page_gets_their_own(self, worker: Worker) -> None:
+        stuck = asyncio.create_task(worker.extract(STUCK, "text/html", "", "https://a.example/"))
+        await asyncio.sleep(0.5)
+        waiting = asyncio.create_task(worker.extract(PAGE.encode(), "text/html", "", "https://b.example/"))
+        await asyncio.sleep(0)
+        stuck.cancel()
+        assert (await waiting).links == ("https://b.example/next",)
+        assert stuck.cancelled()
+
+    async def test_a_process_that_died_is_replaced(self, worker: Worker) -> None:
+        await worker.extract(PAGE.encode(), "text/html", "", "https://a.example/")
+        for process in children():
+            os.kill(process, 9)
+        with pytest.raises(Unavailable, match="broke the reader"):
+            await worker.extract(PAGE.encode(), "text/html", "", "https://a.example/")
+        assert (await worker.extract(PAGE.encode(), "text/html", "", "https://a.example/")).title == "The log"
+
+    async def test_closing_twice_or_before_the_first_page_is_nothing(self) -> None:
+        worker = Worker()
+        await worker.aclose()
+        await worker.aclose()
+
+    def test_the_process_ends_with_its_parent(self) -> None:
+        script = (
+            "import asyncio, os\n"
+            "from providers.web.worker import Worker\n"
+            "async def main():\n"
+            "    worker = Worker()\n"
+            "    await worker.extract(b'<p>hello there</p>', 'text/html', '', 'https://a.example/')\n"
+            "    print(worker._process.pid, flush=True)\n"
+            "    os._exit(0)\n"
+            "asyncio.run(main())\n"
+        )
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, timeout=60)
+        orphan = int(done.stdout)
+        deadline = time.monotonic() + 20
+        while Path(f"/proc/{orphan}").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not Path(f"/proc/{orphan}").exists()
+        assert done.stderr == ""
