@@ -27,7 +27,7 @@ NEXT = """
 Now with a real model. config.yaml says where it lives (Ollama's usual address is there) and how to search.
 
   make serve                                           # the proxy, on http://127.0.0.1:8080/v1
-  export OPENAI_BASE_URL=http://127.0.0.1:8080/v1      # that is all an OpenAI client needs to change
+  OpenAI(base_url="http://127.0.0.1:8080/v1")          # that is all a client has to change
   .venv/bin/groundwire ask "What is new in Python?"    # or ask here; `groundwire check` finds what is not right
 """
 
