@@ -30,6 +30,7 @@ from pydantic import (
 )
 
 from providers.registry import PLUGINS, SERVICES, ProviderEntry
+from providers.settings import CacheSettings, CooldownSettings, Count, Seconds, no_switch, off
 
 from .config_file import ConfigError as ConfigError
 from .config_file import Document, KeyPath, read
@@ -48,17 +49,6 @@ _PROVIDER_VARIABLES = {
     "JINA_API_KEY": "jina",
     "FIRECRAWL_API_KEY": "firecrawl",
 }
-
-
-def _no_switch(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("must be a number")
-    return value
-
-
-def _off(value: object) -> object:
-    """YAML reads an unquoted `off` as false. Only that direction: `on` names no mode, so it stays an error."""
-    return "off" if str(value).lower() in ("off", "false", "no") else value
 
 
 def _base_url(value: str) -> str:
@@ -99,8 +89,6 @@ def _forward_path(value: str) -> str:
     return value
 
 
-Count = Annotated[int, BeforeValidator(_no_switch), Field(ge=1, le=1_000_000)]
-Seconds = Annotated[float, BeforeValidator(_no_switch), Field(gt=0, le=86_400)]
 Name = Annotated[str, Field(min_length=1)]
 Domain = Annotated[str, AfterValidator(_domain)]
 Network = Annotated[ipaddress.IPv4Network | ipaddress.IPv6Network, PlainValidator(_network)]
@@ -131,10 +119,10 @@ class ClientKey(_Section):
 
 class ServerConfig(_Section):
     host: Annotated[str, AfterValidator(_host)] = "127.0.0.1"
-    port: Annotated[int, BeforeValidator(_no_switch), Field(ge=0, le=65_535)] = 8080
+    port: Annotated[int, BeforeValidator(no_switch), Field(ge=0, le=65_535)] = 8080
     keys: list[ClientKey] = []
     allowed_hosts: list[Annotated[str, AfterValidator(_host)]] = []
-    max_body: Annotated[ByteSize, BeforeValidator(_no_switch), Field(ge=1024)] = ByteSize(10 << 20)
+    max_body: Annotated[ByteSize, BeforeValidator(no_switch), Field(ge=1024)] = ByteSize(10 << 20)
     request_timeout: Seconds = 600
     body_timeout: Seconds = 10
     drain_timeout: Seconds = 30
@@ -178,12 +166,12 @@ class UpstreamConfig(_Section):
 
 
 class ToolsConfig(_Section):
-    mode: Annotated[Literal["auto", "on_request", "off"], BeforeValidator(_off)] = "auto"
+    mode: Annotated[Literal["auto", "on_request", "off"], BeforeValidator(off)] = "auto"
     search: list[str] = []
     read: list[str] = []
     parameters: Literal["basic", "full"] = "basic"
     provenance: Literal["strict", "context", "open"] = "context"
-    progress: Annotated[Literal["off", "reasoning"], BeforeValidator(_off)] = "off"
+    progress: Annotated[Literal["off", "reasoning"], BeforeValidator(off)] = "off"
     max_results: Annotated[Count, Field(le=50)] = 5
     max_page_length: Annotated[Count, Field(ge=200)] = 15_000
     max_rounds: Annotated[Count, Field(le=100)] = 6
@@ -206,6 +194,8 @@ class Config(_Section):
     providers: list[ProviderEntry]
     tools: ToolsConfig = ToolsConfig()
     citations: CitationsConfig = CitationsConfig()
+    cache: CacheSettings = CacheSettings()
+    cooldown: CooldownSettings = CooldownSettings()
     store: str = "memory"
     _notes: tuple[str, ...] = PrivateAttr(())
 

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 
 from providers import registry
 from providers.chain import ReadChain, SearchChain
+from providers.exchange import Exchange
 from providers.web.guard import Guard
 from providers.web.http import Fetcher
 from tools.toolbox import Toolbox, ToolPolicy
@@ -46,8 +47,13 @@ class House:
         self.searchers = [m for m in (self.providers[name] for name in tools.search) if m.can_search]
         self.readers = [m for m in (self.providers[name] for name in tools.read) if m.can_read]
         fallback = tools.public_fallback
-        self.search = SearchChain(self.searchers, public_fallback=fallback) if self.searchers else None
-        self.read = ReadChain(self.readers, public_fallback=fallback) if self.readers else None
+        exchange = Exchange(config.cooldown, config.cache)
+        self.search = self.read = None
+        if self.searchers:
+            self.search = SearchChain(self.searchers, public_fallback=fallback, exchange=exchange)
+        if self.readers:
+            is_public = self.fetcher.is_public
+            self.read = ReadChain(self.readers, public_fallback=fallback, exchange=exchange, is_public=is_public)
         policy = ToolPolicy(
             max_results=tools.max_results,
             max_page_length=tools.max_page_length,

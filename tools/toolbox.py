@@ -14,13 +14,14 @@ from functools import partial
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from providers.base import SearchQuery
-from providers.chain import Found, ReadChain, SearchChain, host_of
+from providers.chain import Found, ReadChain, SearchChain
 from providers.errors import ProviderError
+from providers.urls import encode_url, host_of
 
 from . import open_page, web_search
 from .base import WEB_SEARCH, BadArguments, ToolCall, ToolResult, ToolSpec, decode_arguments, validate
 from .clean import one_line
-from .ledger import Ledger, encode_url
+from .ledger import Ledger
 from .open_page import OpenArguments, ReadPage
 from .provenance import Address, Domains, Mode, Provenance, Refused, holds_secret, normalise
 from .render import PagePart, SearchAnswer, escape, pages_text, search_text
@@ -77,8 +78,10 @@ class Toolbox:
         allowed_domains: Iterable[str] = (),
         blocked_domains: Iterable[str] = (),
         secrets: Collection[str] = (),
+        caller: str = "",
     ) -> Desk:
-        """A desk for one request: `limit` is how many results it wants, `secrets` are the keys that came with it."""
+        """A desk for one request: `limit` is how many results it wants, `secrets` are the keys that came with it,
+        `caller` is whose it is: what private providers gave is kept for its caller alone."""
         provenance = Provenance(self.policy.provenance, seen_texts)
         if self.policy.provenance == "context":  # what earlier answers cited
             provenance.add(source.url for source in ledger)
@@ -90,6 +93,7 @@ class Toolbox:
             most=limit or self.policy.max_results,
             domains=self.domains.narrowed(allowed_domains, blocked_domains),
             secrets=secrets,
+            caller=caller,
         )
 
 
@@ -106,6 +110,7 @@ class Desk:
         most: int,
         domains: Domains,
         secrets: Collection[str],
+        caller: str,
     ) -> None:
         self.searches = 0
         self.pages = 0
@@ -117,6 +122,7 @@ class Desk:
         self._most = most
         self._domains = domains
         self._secrets = secrets
+        self._caller = caller
         self._fence = "web-" + random_ids.token_hex(8)
         self._remembered: dict[str, ToolResult] = {}
         self._pages: dict[str, asyncio.Task[ReadPage]] = {}
@@ -209,7 +215,7 @@ class Desk:
             if self.searches >= self._policy.max_searches:
                 raise BadArguments(f"the {self.searches} searches of this answer are used up")
             self.searches += 1
-            found = await self._toolbox.search.search(query, given.provider or None)
+            found = await self._toolbox.search.search(query, given.provider or None, self._caller)
         except (BadArguments, ProviderError) as error:
             return partial(SearchAnswer, shown, message=_sentence(error), ok=False)
         return partial(self._settle_search, query, found)
@@ -264,7 +270,7 @@ class Desk:
     async def _fetch(self, address: Address) -> ReadPage:
         if self._toolbox.read is None:
             raise Refused("no reader is configured")
-        opened = await self._toolbox.read.read(address.url)
+        opened = await self._toolbox.read.read(address.url, self._caller)
         if not self._domains.permit(opened.page.url or address.url):
             raise Refused("it leads to a domain that is not among those that may be opened here")
         return await _aside(len(opened.page.text), open_page.prepare, address, opened)

@@ -8,13 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from providers import errors
 from providers.api import retry_after, with_sites
 from providers.base import Page, SearchQuery, SearchResult, SearchResults
-from providers.chain import GRACE, AllFailed, Failure, Found, ReadChain, SearchChain, clean_domains, host_of, in_domains
+from providers.chain import AllFailed, Failure, Found, ReadChain, SearchChain
+from providers.exchange import GRACE
 from providers.registry import Named
 
 HIT = SearchResult("A", "https://example.org/a", "text")
@@ -324,13 +323,6 @@ async def test_local_addresses_reach_no_one_but_their_owner(url: str) -> None:
     with pytest.raises(errors.Unavailable, match="no such document"):
         await ReadChain([web, local]).read(url)
     assert not asked(web)
-
-
-@given(st.text(max_size=60), st.lists(st.text(max_size=20), max_size=3))
-@settings(max_examples=200)
-def test_hosts_and_domains_of_any_text(url: str, domains: list[str]) -> None:
-    for address in (url, "https://" + url, "local:" + url):
-        assert in_domains(host_of(address), clean_domains(domains)) in (True, False)
 
 
 @pytest.mark.parametrize(
