@@ -37,7 +37,7 @@ def build(config: Config) -> Edge:
         Route("/v1/models/{id:path}", models, methods=["GET"]),
         Route("/healthz", health, methods=["GET"]),
         Route("/readyz", health, methods=["GET"]),
-        Route("/v1/{path:path}", Forward(house)),
+        Route("/v1/{path:path}", Forward(house, edge)),
     ]
     app.router.default = _nothing_here
     return edge

@@ -32,14 +32,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from . import terminal
 
         command: Command = getattr(terminal, given.command)
-        return asyncio.run(command(load(given.config, os.environ), given))
+        code = asyncio.run(command(load(given.config, os.environ), given))
+        sys.stdout.flush()  # here, where a closed pipe is still ours to handle
+        return code
     except (ConfigError, ProviderConfigError) as error:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader of our output has seen enough, as in `groundwire search … | head`
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more as it ends
         return 0
 
 
@@ -77,6 +79,13 @@ def _config_to_serve(given: argparse.Namespace) -> Config:
     return load(given.config, environ, host=given.host, port=given.port)
 
 
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65_535:
+        raise argparse.ArgumentTypeError("must be between 0 and 65535")
+    return port
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="groundwire", description="A proxy that gives any language model web search with citations."
@@ -90,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
 
     serve = add("serve", "Run the proxy.")
     serve.add_argument("--host", metavar="H", help="the address to listen on")
-    serve.add_argument("--port", type=int, metavar="P", help="the port to listen on; 0 takes any that is free")
+    serve.add_argument("--port", type=_port, metavar="P", help="the port to listen on; 0 takes any that is free")
 
     ask = add("ask", "Ask a question and stream the cited answer.")
     ask.add_argument("question")

@@ -101,7 +101,9 @@ class Document:
             else:
                 sentence = _SENTENCES.get(kind) or detail["msg"].replace("Input should be", "must be")
                 shape = _SHAPES.get(type(detail["input"])) if kind.endswith("_type") else None
-                yield self.problem(path, sentence + (shape or self.given(path)))
+                # Text where a whole section should stand may be anything, a mistyped key with its secret too.
+                bare = kind in ("model_type", "dict_type") or (kind == "list_type" and len(path) == 1)
+                yield self.problem(path, sentence + (shape or ("" if bare else self.given(path))))
 
     def given(self, path: KeyPath) -> str:
         """` (given: 'abc')`, as typed in the file; nothing where that could show a secret."""

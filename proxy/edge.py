@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import hmac
 import logging
+import re
 import secrets
 import time
 from dataclasses import replace
@@ -25,6 +26,7 @@ log = logging.getLogger("groundwire.access")
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 compared with, not bound
+_HOST = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::[0-9]*)?")
 _CREDENTIALS = (b"authorization", b"x-api-key", b"x-groundwire-key")
 _UPLOADS = ("/v1/audio/", "/v1/images/")  # where OpenAI's own API takes forms
 
@@ -115,7 +117,8 @@ class Edge:
         if self._any_host:
             return
         host = given[0].decode("latin-1").lower()
-        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+        read = _HOST.fullmatch(host)
+        name = (read["address"] or read["name"]) if read else host
         if name.rstrip(".") not in self._hosts:
             text = f"The host '{name}' is not served here. Add it to `server.allowed_hosts` if it should be."
             raise refuse(403, text, code="host_not_allowed")
@@ -150,9 +153,10 @@ class Edge:
 
 async def read_body(receive: Receive, scope: Scope, server: ServerConfig) -> bytes:
     """The whole body, within the size and time that the server allows."""
+    too_long = f"The request body is larger than {server.max_body} bytes."
     length = next((value for key, value in scope["headers"] if key == b"content-length"), b"0")
     if length.isdigit() and int(length) > server.max_body:
-        raise _hang_up(413, f"The request body is larger than {server.max_body} bytes.", "request_too_large")
+        raise _hang_up(413, too_long, "request_too_large")
     parts: list[bytes] = []
     size = 0
     try:
@@ -164,9 +168,7 @@ async def read_body(receive: Receive, scope: Scope, server: ServerConfig) -> byt
                 part = message.get("body", b"")
                 size += len(part)
                 if size > server.max_body:
-                    raise _hang_up(
-                        413, f"The request body is larger than {server.max_body} bytes.", "request_too_large"
-                    )
+                    raise _hang_up(413, too_long, "request_too_large")
                 parts.append(part)
                 if not message.get("more_body"):
                     return b"".join(parts)

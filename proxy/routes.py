@@ -33,6 +33,7 @@ _CALLERS = secrets.token_bytes(32)  # nothing that belongs to a caller outlives 
 SEARCH_HEADER = "x-groundwire-search"
 _FORWARDED_UP = frozenset({"accept", "openai-beta", "traceparent", "tracestate", "x-title", "http-referer"})
 _FORWARDED_PATHS = re.compile(r"(?:completions|embeddings|rerank|moderations|images/.+|audio/.+)")
+_ENDS = (b"[DONE]", b'"finish_reason":"', b'"finish_reason": "', b'data: {"error"', b'data:{"error"')  # of a stream
 _FORM_MODEL = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,200})\r\n')
 
 
@@ -58,7 +59,8 @@ class ChatCompletions:
         up = _upward(headers)
         if not decision.offered and isinstance(lane.upstream, Forwarding):
             body = request.raw if mode == "off" else self._unsearched(request)
-            await while_connected(receive, forward(send, lane.upstream, "POST", "/chat/completions", up, body, passed))
+            forwarded = forward(self._edge, send, lane.upstream, "POST", "/chat/completions", up, body, passed)
+            await while_connected(receive, forwarded)
         else:
             await while_connected(receive, self._answer(scope, send, request, lane, decision, up))
 
@@ -111,6 +113,10 @@ class ChatCompletions:
                         await stream.write(data)
         except TimeoutError:
             failed = _too_long()
+            if not stream.started:
+                stream.stop()
+                await send_failure(send, failed, headers)
+                return failed
             await stream.write(encoder.feed([failed]))
         except asyncio.CancelledError:
             if self._edge.stopping and stream.started:
@@ -143,8 +149,9 @@ class ChatCompletions:
 class Forward:
     """The other paths of an OpenAI server, for the upstream that serves the request's model."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: House, edge: Edge) -> None:
         self._house = house
+        self._edge = edge
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"].removeprefix("/v1/")
@@ -166,7 +173,7 @@ class Forward:
             up["content-type"] = headers["content-type"]
         query = scope["query_string"].decode("latin-1")
         target = f"/{path}?{query}" if query else f"/{path}"
-        await while_connected(receive, forward(send, lane.upstream, method, target, up, body, {}))
+        await while_connected(receive, forward(self._edge, send, lane.upstream, method, target, up, body, {}))
 
 
 class Models:
@@ -215,6 +222,7 @@ class Health:
 
 
 async def forward(
+    edge: Edge,
     send: Send,
     upstream: Forwarding,
     method: str,
@@ -236,17 +244,24 @@ async def forward(
             async for data in reply.chunks:
                 if not complete:
                     tail = tail[-40:] + data
-                    complete = b"[DONE]" in tail or b'"finish_reason":"' in tail or b'"finish_reason": "' in tail
+                    complete = any(end in tail for end in _ENDS)
                 await send({"type": "http.response.body", "body": data, "more_body": True})
         except Broken:
             if not streamed:
                 raise
             complete = False
-        if not complete:
-            text = "The model's server ended the answer before it was complete."
-            error = chat.error_body(failure(502, text, code="upstream_truncated"))
-            await send({"type": "http.response.body", "body": b"\n\n" + encode(error), "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+        except asyncio.CancelledError:
+            if streamed and edge.stopping:
+                await _end(send, shutting_down())
+            raise
+        text = "The model's server ended the answer before it was complete."
+        await _end(send, None if complete else failure(502, text, code="upstream_truncated"))
+
+
+async def _end(send: Send, failed: Failed | None) -> None:
+    """The end of a forwarded body; of a stream, with an error event if it is not whole."""
+    last = b"\n\n" + encode(chat.error_body(failed)) if failed else b""
+    await send({"type": "http.response.body", "body": last})
 
 
 async def _models(lane: Lane) -> list[dict[str, Any]]:

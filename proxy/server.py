@@ -17,6 +17,8 @@ from . import app
 from .config import Config
 from .edge import Edge
 
+LAST_WORDS = 1.0  # how long clients have for taking the error event before they are cut off
+
 
 def bind(config: Config) -> socket.socket:
     """The listening socket. Bound before anything is built, so that a busy port is said at once."""
@@ -56,15 +58,21 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Never left to uvicorn: it waits for open streams for ever, or cuts them without a word."""
-        if self.should_exit or self._running is None:
-            self.force_exit = True
+        at_once = sig == signal.SIGINT or self.should_exit
         self.should_exit = True
-        if self._running is not None:
-            self._running.call_soon_threadsafe(self._leave, sig)
-
-    def _leave(self, sig: int) -> None:
-        self._edge.draining = True
-        if sig == signal.SIGINT or self.force_exit:
-            self._edge.stop_now()
+        if self._running is None:
+            self.force_exit = True
         else:
-            asyncio.get_running_loop().call_later(self._drain, self._edge.stop_now)
+            self._running.call_soon_threadsafe(self._stop if at_once else self._leave)
+
+    def _leave(self) -> None:
+        self._edge.draining = True
+        asyncio.get_running_loop().call_later(self._drain, self._stop)
+
+    def _stop(self) -> None:
+        self._edge.stop_now()
+        asyncio.get_running_loop().call_later(LAST_WORDS, self._hang_up)
+
+    def _hang_up(self) -> None:
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()

@@ -10,12 +10,13 @@ import json
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 from providers.base import SearchQuery
-from providers.chain import ReadChain, SearchChain
-from providers.errors import ProviderError
+from providers.chain import Owner, ReadChain, SearchChain
+from providers.errors import NoResults, ProviderError
 from providers.registry import Named
 from tools.ledger import Ledger, Source
 from tools.render import open_json, search_json
@@ -49,7 +50,7 @@ async def ask(config: Config, given: argparse.Namespace) -> int:
             lane = house.lane_for(model)
         except RequestError as error:
             print(error, file=sys.stderr)
-            return 2
+            return 1
         question = {"role": "user", "content": given.question}
         request = ChatRequest({"model": model, "stream": True, "messages": [question]}, b"", model, stream=True)
         offered = house.offer(request, Decision(bool(house.toolbox.specs), "ask"))
@@ -144,7 +145,13 @@ async def _list_models(lane: Lane) -> str:
 
 
 async def _search_once(member: Named) -> str:
-    found = await SearchChain([member]).search(SearchQuery("web search", limit=3))
+    query = SearchQuery("web search", limit=3)
+    if isinstance(member.provider, Owner):
+        provider: Any = member.provider
+        with suppress(NoResults):  # its documents need not be about our probe
+            await provider.search(query)
+        return "its documents can be searched"
+    found = await SearchChain([member]).search(query)
     return f"{len(found.results.results)} results"
 
 

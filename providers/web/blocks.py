@@ -7,8 +7,9 @@ With each go the clues by which `evidence` judges it: what holds it, how it is n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
@@ -16,21 +17,23 @@ from .evidence import HOLDERS, clues_of_names
 from .visible import UNREAD_TAGS
 
 if TYPE_CHECKING:
-    from lxml.html import HtmlElement
+    from lxml.etree import _Element as Element
 
-BREAKING = frozenset(
+_BREAKING = (
     "address article aside blockquote body br button caption center dd details dir div dl dt fieldset figcaption "
     "figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr html label legend li main menu nav noscript ol p pre "
-    "section summary table tbody td tfoot th thead tr ul".split()
+    "section summary table tbody td tfoot th thead tr ul"
 )
+BREAKING = frozenset(_BREAKING.split())
 HEADINGS = {"h1": 1, "h2": 2, "h3": 3, "h4": 4, "h5": 5, "h6": 6}
 _MARKS = {"b": "**", "strong": "**", "em": "*", "i": "*", "code": "`", "kbd": "`", "samp": "`", "del": "~~", "s": "~~"}
 # Cells with these inside are for layout, and read as if there were no table.
 _NOT_IN_CELLS = frozenset({"table", "pre", "h1", "h2", "h3", "form", "blockquote", "article", "section"})
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{1,2}|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 _REFERENCE = re.compile(r"\s*\[[\w\s]{1,12}\]\s*")  # a footnote mark; in our answers such a thing means a source
-_LANGUAGE = re.compile(r"(?:^|\s)(?:lang(?:uage)?|highlight(?:-source)?)-([\w+#]{1,20})")
-_DEPTH = 250  # what lies deeper is read as plain text: no page that people wrote gets there
+_LANGUAGE = re.compile(r"(?:^|\s)(?:lang(?:uage)?|highlight(?:-source)?)-(?!default|none|text)([\w+#]{1,20})")
+_UNSAFE_IN_URL = re.compile(r"[\s()<>\[\]\\^`{|}\"]")
+_DEPTH = 200  # what lies deeper is read as plain text: no page that people wrote gets there
 
 
 @dataclass(slots=True)
@@ -58,120 +61,273 @@ class Span:
 
 @dataclass(slots=True)
 class _Run:
+    """A block in the making."""
+
     tag: str
     clues: frozenset[str]
-    parts: list[str] = field(default_factory=list)
+    parts: list[str] = field(default_factory=list)  # Markdown
+    plain: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
     size: int = 0
     linked: int = 0
-
-
-@dataclass(slots=True)
-class _Item:
-    marker: str
 
 
 def count_words(text: str) -> int:
     return len(_WORD.findall(text))
 
 
-def split_blocks(body: HtmlElement, url: str, passed_over: set[HtmlElement]) -> tuple[list[Block], list[Span]]:
+def split_blocks(body: Element, url: str, passed_over: set[Element]) -> tuple[list[Block], list[Span]]:
     walk = _Walk(url, passed_over)
     walk.visit(body, "body", frozenset(), 0)
-    walk.end_run()
     return walk.blocks, walk.spans
 
 
 class _Walk:
-    def __init__(self, url: str, passed_over: set[HtmlElement]) -> None:
+    def __init__(self, url: str, passed_over: set[Element]) -> None:
         self.blocks: list[Block] = []
         self.spans: list[Span] = []
         self._url = url
         self._passed_over = passed_over
         self._run: _Run | None = None
-        self._href = ""
-        self._items: list[_Item] = []
+        self._in_link = False
+        self._in_mark = False
+        self._markers: list[str] = []  # one for each list around: the item's, until a block has taken it
         self._quotes = 0
         self._breaks = 0
 
-    def visit(self, element: HtmlElement, holder: str, clues: frozenset[str], depth: int) -> None:
-        """`holder` is the tag of the nearest breaking element."""
+    def visit(self, element: Element, holder: str, clues: frozenset[str], depth: int) -> None:
+        """Reads an element and all it holds; `holder` is the tag of the nearest one that breaks the line."""
         tag = element.tag
+        clues = _gather(element, tag, clues)
         if tag == "br":
-            self.end_run()
+            self._end_run()
             self._breaks += 1
-            return
-        clues = self._gather(element, tag, clues)
-        if tag == "pre":
+        elif tag == "pre":
             self._take_code(element, clues)
         elif tag == "table" and _is_data(element):
             self._take_table(element, clues)
-        elif tag == "a":
-            self._take_link(element, holder, clues, depth)
-        elif tag in _MARKS:
-            self._take_marked(element, _MARKS[tag], holder, clues, depth)
-        elif tag == "sup" and _REFERENCE.fullmatch(element.text_content()):
-            return
         elif tag in BREAKING:
             self._take_breaking(element, tag, clues, depth)
-        else:
+        elif tag == "a":
+            self._take_link(element, holder, clues, depth)
+        elif tag in _MARKS and holder not in HEADINGS and not self._in_mark:
+            self._take_marked(element, _MARKS[tag], holder, clues, depth)
+        elif tag != "sup" or not _REFERENCE.fullmatch(self._text_of(element)):
             self._take_children(element, holder, clues, depth)
 
-    def end_run(self) -> None:
-        run, self._run = self._run, None
-        if run is None:
+    def _take_children(self, element: Element, holder: str, clues: frozenset[str], depth: int) -> None:
+        if depth > _DEPTH:
+            self._add_text(self._text_of(element), holder, clues)
             return
-        text = " ".join("".join(run.parts).split())
-        words = count_words(text) - sum(count_words(link) for link in run.links)
-        if words > 0:
-            self._add(Block(text, words, run.linked / run.size, run.tag, run.clues, links=run.links))
+        self._add_text(element.text, holder, clues)
+        for child in element:
+            if child.tag not in UNREAD_TAGS and child not in self._passed_over:
+                self.visit(child, holder, clues, depth + 1)
+            self._add_text(child.tail, holder, clues)
 
-    def _gather(self, element: HtmlElement, tag: str, clues: frozenset[str]) -> frozenset[str]:
-        found = HOLDERS.get(element.get("role") or "") or HOLDERS.get(tag)
-        names = f"{element.get('class') or ''} {element.get('id') or ''}"
-        new = clues_of_names(names[:300]) if names != " " and tag != "body" else frozenset()
-        if found:
-            new |= {found}
-        return clues if new <= clues else clues | new
-
-    def _take_breaking(self, element: HtmlElement, tag: str, clues: frozenset[str], depth: int) -> None:
-        self.end_run()
+    def _take_breaking(self, element: Element, tag: str, clues: frozenset[str], depth: int) -> None:
+        self._end_run()
         self._breaks = 0
         first = len(self.blocks)
         if tag in ("ul", "ol"):
-            self._take_list(element, tag, clues, depth)
+            self._markers.append("")
+        elif tag == "li" and self._markers:
+            self._markers[-1] = _marker(element)
         elif tag == "blockquote":
             self._quotes += 1
-            self._take_children(element, tag, clues, depth)
-            self.end_run()
-            self._quotes -= 1
-        else:
-            self._take_children(element, tag, clues, depth)
-            self.end_run()
+        self._take_children(element, tag, clues, depth)
+        self._end_run()
         self._breaks = 0
-        kind = element.get("role") if element.get("role") in ("main", "article") else tag
-        if kind in ("main", "article") or element.get("itemprop") == "articleBody":
-            self.spans.append(Span("main" if kind == "main" else "article", first, len(self.blocks)))
+        if tag in ("ul", "ol"):
+            self._markers.pop()
+        elif tag == "blockquote":
+            self._quotes -= 1
+        kind = _span_kind(element, tag)
+        if kind:
+            self.spans.append(Span(kind, first, len(self.blocks)))
 
-    def _take_list(self, element: HtmlElement, tag: str, clues: frozenset[str], depth: int) -> None:
-        item = _Item("")
-        self._items.append(item)
-        number = int(start) if (start := element.get("start") or "").isdecimal() and len(start) < 7 else 1
-        for child in self._seen(element):
-            if child.tag == "li":
-                item.marker = f"{number}." if tag == "ol" else "-"
-                number += 1
-            self.visit(child, tag, clues, depth + 1)
-            self._add_text(child.tail, tag, clues)
-        self.end_run()
-        self._items.pop()
+    def _take_link(self, element: Element, holder: str, clues: frozenset[str], depth: int) -> None:
+        run, first = self._run, len(self.blocks)
+        start = len(run.parts) if run else 0
+        outer, self._in_link = self._in_link, True
+        self._take_children(element, holder, clues, depth)
+        self._in_link = outer
+        url = absolute(self._url, element.get("href"))
+        if self._run is not None and len(self.blocks) == first:
+            linked = _link(self._run.parts[start:], url)
+            apart = " " if start and self._run.parts[start - 1].endswith(")") else ""  # two links, side by side
+            self._run.parts[start:] = [apart + linked]
+            if url and linked.strip():
+                self._run.links.append(url)
+        elif url and len(self.blocks) > first:  # it holds whole blocks, as cards do: the first one carries the link
+            block = self.blocks[first]
+            block.links.append(url)
+            if block.tag not in ("pre", "table") and "](" not in block.text:
+                block.text = _link([block.text], url)
 
-    def _take_children(self, element: HtmlElement, holder: str, clues: frozenset[str], depth: int) -> None:
-        self._add_text(element.text, holder, clues)
-        if depth > _DEPTH:
-            self._add_text(" ".join(text for child in element for text in child.itertext()), holder, clues)
+    def _take_marked(self, element: Element, mark: str, holder: str, clues: frozenset[str], depth: int) -> None:
+        run, first = self._run, len(self.blocks)
+        start = len(run.parts) if run else 0
+        self._in_mark = True
+        self._take_children(element, holder, clues, depth)
+        self._in_mark = False
+        if self._run is not None and len(self.blocks) == first:
+            self._run.parts[start:] = [_mark(self._run.parts[start:], mark)]
+
+    def _take_code(self, element: Element, clues: frozenset[str]) -> None:
+        self._end_run()
+        text = self._text_of(element).strip("\n").rstrip()
+        around = (*element, element, *islice(element.iterancestors(), 2))
+        language = _LANGUAGE.search(" ".join(one.get("class") or "" for one in around))
+        fence = "```" if "```" not in text else "~~~~"
+        words = count_words(text)
+        if words:
+            fenced = f"{fence}{language[1] if language else ''}\n{text}\n{fence}"
+            self._add(Block(fenced, words, 0.0, "pre", clues))
+
+    def _take_table(self, table: Element, clues: frozenset[str]) -> None:
+        self._end_run()
+        rows, links, words, linked = [], [], 0, 0.0
+        for row in self._rows(table):
+            cells = []
+            for cell in self._shown(row, "td", "th"):
+                inner = _Walk(self._url, self._passed_over)
+                inner.visit(cell, "td", frozenset(), 0)
+                cells.append(" ".join(block.text for block in inner.blocks).replace("|", "\\|"))
+                words += sum(block.words for block in inner.blocks)
+                linked += sum(block.words * block.linked for block in inner.blocks)
+                links += [link for block in inner.blocks for link in block.links]
+            if any(cells):
+                rows.append(cells)
+        if words:
+            self._add(Block(_table(rows), words, linked / words, "table", clues, links=links))
+
+    def _rows(self, table: Element) -> Iterator[Element]:
+        for part in self._shown(table, "tr", "thead", "tbody", "tfoot"):
+            yield from (part,) if part.tag == "tr" else self._shown(part, "tr")
+
+    def _shown(self, parent: Element, *tags: str) -> Iterator[Element]:
+        return (child for child in parent.iterchildren(*tags) if child not in self._passed_over)
+
+    def _text_of(self, element: Element) -> str:
+        """All text in it that is shown, as it stands."""
+        pieces: list[str] = []
+        rest: list[Element | str] = [element]
+        while rest:
+            part = rest.pop()
+            if isinstance(part, str):
+                pieces.append(part)
+                continue
+            for child in reversed(part):
+                rest.append(child.tail or "")
+                if child.tag == "br":
+                    rest.append("\n")
+                elif child.tag not in UNREAD_TAGS and child not in self._passed_over:
+                    rest.append(child)
+            rest.append(part.text or "")
+        return "".join(pieces)
+
+    def _add_text(self, text: str | None, holder: str, clues: frozenset[str]) -> None:
+        if not text:
             return
-        for child in self._seen(element):
-            if isinstance(child.tag, str):
-                self.visit(child, holder, clues, depth + 1)
-            self._add_text(child.tail, holder, clues)
+        if self._run is None:
+            if text.isspace():
+                return
+            self._run = _Run(holder, clues)
+        run = self._run
+        run.parts.append(text)
+        size = len(text.strip())
+        run.size += size
+        run.plain.append(text)
+        if self._in_link:
+            run.linked += size
+
+    def _end_run(self) -> None:
+        run, self._run = self._run, None
+        if run is None:
+            return
+        text, words = " ".join("".join(run.parts).split()), count_words("".join(run.plain))
+        if text and words:
+            self._add(Block(text, words, run.linked / run.size, run.tag, run.clues, links=run.links))
+
+    def _add(self, block: Block) -> None:
+        block.quotes = self._quotes
+        block.level = len(self._markers)
+        if self._markers:
+            block.marker, self._markers[-1] = self._markers[-1], ""
+        block.close, self._breaks = self._breaks == 1, 0
+        self.blocks.append(block)
+
+
+def absolute(base: str, href: str | None) -> str:
+    """The address a link leads to, or nothing: within the page, to a script, to a mailbox, to nowhere."""
+    href = (href or "").strip()
+    if not href or href[0] == "#":
+        return ""
+    try:
+        url = href if href.startswith(("http://", "https://")) else urljoin(base, href)
+    except ValueError:
+        return ""
+    if not url.startswith(("http://", "https://")):
+        return ""
+    return _UNSAFE_IN_URL.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), url)
+
+
+def _gather(element: Element, tag: str, clues: frozenset[str]) -> frozenset[str]:
+    found = HOLDERS.get(element.get("role") or "") or HOLDERS.get(tag)
+    names = f"{element.get('class') or ''} {element.get('id') or ''}"
+    new = clues_of_names(names[:300]) if names != " " and tag != "body" else frozenset()
+    if "comment section" in new and element.find(".//h1") is not None:
+        new -= {"comment section"}  # it names the whole page, which may be commented on
+    if found:
+        new |= {found}
+    return clues if new <= clues else clues | new
+
+
+def _span_kind(element: Element, tag: str) -> str:
+    role = element.get("role")
+    if tag == "main" or role == "main":
+        return "main"
+    return "article" if tag == "article" or role == "article" or element.get("itemprop") == "articleBody" else ""
+
+
+def _marker(item: Element) -> str:
+    parent = item.getparent()
+    if parent is None or parent.tag != "ol":
+        return "-"
+    return f"{1 + sum(1 for _ in item.itersiblings('li', preceding=True))}."
+
+
+def _is_data(table: Element) -> bool:
+    if table.get("role") == "presentation" or any(inner is not table for inner in table.iter(*_NOT_IN_CELLS)):
+        return False
+    widths = [len(row) for row in table.iter("tr") if len(row)]
+    regular = len(set(widths)) == 1 or next(table.iter("th"), None) is not None
+    return len(widths) > 1 and max(widths) > 1 and regular
+
+
+def _table(rows: list[list[str]]) -> str:
+    width = max(len(row) for row in rows)
+    lines = ["| " + " | ".join([*row, *[""] * (width - len(row))]) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + " --- |" * width, *lines[1:]])
+
+
+def _link(parts: list[str], url: str) -> str:
+    text = "".join(parts)
+    inner = text.strip()
+    if not count_words(inner):
+        return ""
+    if not url:
+        return text
+    lead, _, trail = text.partition(inner)
+    label = inner.replace("[", "\\[").replace("]", "\\]")
+    return f"{lead}[{label}]({url}){trail}"
+
+
+def _mark(parts: list[str], mark: str) -> str:
+    text = "".join(parts)
+    inner = text.strip()
+    if not inner or mark[0] in inner or "](" in inner:
+        return text
+    lead, _, trail = text.partition(inner)
+    return f"{lead}{mark}{inner}{mark}{trail}"

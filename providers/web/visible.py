@@ -7,22 +7,23 @@ a panel that a control of the page opens (tabs, accordions), and the page itself
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from lxml.html import HtmlElement
+    from lxml.etree import _Element as Element
 
 # Never text for a reader, whatever the page says about them.
-UNREAD_TAGS = frozenset(
+_UNREAD = (
     "applet area audio base canvas datalist dialog embed frame frameset head iframe input link map math meta meter "
-    "noscript object option param picture progress script select source style svg template textarea title track "
-    "video".split()
+    "object option param picture progress script select source style svg template textarea title track video"
 )
+UNREAD_TAGS = frozenset(_UNREAD.split())
 
 _HIDING_STYLE = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|opacity\s*:\s*0*\.?0*(?:[;%!\s]|$)"
-    r"|font-size\s*:\s*0*\.?[01]?(?:px|pt|em|rem|%)?\s*(?:[;!]|$)|color\s*:\s*transparent"
+    r"|font-size\s*:\s*0*\.?[01]?(?:px|pt|em|rem|%)?\s*(?:[;!]|$)|(?<![-\w])color\s*:\s*transparent"
     r"|(?:left|right|top|bottom|text-indent|margin-(?:left|top))\s*:\s*-\d{3,}"
     r"|translate[xy]?\s*\(\s*-\d{4,}|clip\s*:\s*rect\(\s*[01](?:px)?[\s,]+[01](?:px)?[\s,]+[01](?:px)?[\s,]+[01]"
     r"|clip-path\s*:\s*inset\(\s*(?:50|100)%|transform\s*:\s*scale\(\s*0\s*\)",
@@ -36,40 +37,54 @@ _WHITE = frozenset({"white", "#fff", "#ffffff", "rgb(255,255,255)", "rgba(255,25
 
 # Names that every style sheet gives to text for screen readers only, and a wiki's editing links.
 _UNSEEN_NAMES = re.compile(
-    r"(?:^|\s)(?:sr-only|visually-?hidden|screen-reader-text|screenreader|mw-editsection|headerlink)(?:\s|$)", re.IGNORECASE
+    r"(?:^|\s)(?:sr-only|visually-?hidden|screen-reader-text|mw-editsection|headerlink)(?:\s|$)",
+    re.IGNORECASE,
 )
-# A simple rule of the page's own style sheet, outside any @media: `.name{…display:none…}`.
-_HIDING_RULE = re.compile(r"(?:^|[}\s,])([.#][\w-]+)\s*\{[^{}]*?(?:display\s*:\s*none|visibility\s*:\s*hidden)[^{}]*\}")
-_AT_BLOCK = re.compile(r"@[^{};]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}")
+_UNSEEN_NAME_PARTS = ("hidden", "sr-only", "screen-reader", "editsection", "headerlink")
+_MAYBE_UNSEEN = f".//*[{' or '.join(f'contains(@class, {part!r})' for part in _UNSEEN_NAME_PARTS)}]"
+# A rule of the page's own style sheet for one name, outside any @media: `.name{…display:none…}`.
+_HIDING_RULE = re.compile(r"(?:^|[},;])\s*([.#][\w-]+)\s*\{[^{}]*(?:display\s*:\s*none|visibility\s*:\s*hidden)")
+_AT_RULE = re.compile(r"@[^{};]*(?:;|\{(?:[^{}]|\{[^{}]*\})*\})")
+_SHOWING_RULE = re.compile(r"([.#][\w-]+)[^{}.#]*\{[^{}]*(?:display\s*:\s*(?!none)|visibility\s*:\s*visible)")
+_NAMED = re.compile(r"[.#][\w-]+")
 
 _VEIL = re.compile(r"opacity|visibility", re.IGNORECASE)
 _STREAMED = re.compile(r"S:[0-9a-f]+$")  # where React puts what it has rendered until a script moves it into place
 _VEILED_WORDS = 150
 
 
-def unseen(body: HtmlElement) -> set[HtmlElement]:
+def unseen(body: Element) -> set[Element]:
     """The elements to pass over, with all they hold."""
+    hidden = {*_hidden(body), *body.iter("noscript")}
+    hidden |= _hidden_by_sheet(body, hidden)
     opened = _opened_by_controls(body)
-    hidden = {element for element in _hidden(body) if not _is_panel(element, opened)}
-    hidden.update(body.iter("noscript"))
+    hidden = {element for element in hidden if not _is_panel(element, opened)}
     page = _veiled_page(body, hidden)
     if page is not None:
         hidden -= {page, *page.iterancestors()}
     return hidden
 
 
-def _hidden(body: HtmlElement) -> Iterator[HtmlElement]:
-    rules = _hiding_rules(body)
-    for element in body.xpath(".//*[@hidden or @aria-hidden or @style or @class or @id]"):
-        get = element.get
-        style = get("style")
+def find_all(top: Element, path: str) -> list[Element]:
+    return cast("list[Element]", top.xpath(path))
+
+
+def find_values(top: Element, path: str) -> list[str]:
+    return cast("list[str]", top.xpath(path))
+
+
+def _hidden(body: Element) -> Iterator[Element]:
+    for element in find_all(body, ".//*[@hidden or @aria-hidden='true' or @style]"):
+        style = element.get("style") or ""
         if (
-            (get("hidden") is not None and get("hidden") != "until-found")
-            or get("aria-hidden") == "true"
-            or (style and (_hides(style) or _is_white_on_white(element, style)))
-            or _UNSEEN_NAMES.search(get("class") or "")
-            or (rules and _follows(rules, get("class") or "", get("id")))
+            element.get("hidden", "until-found") != "until-found"
+            or element.get("aria-hidden") == "true"
+            or _hides(style)
+            or _is_white_on_white(element, style)
         ):
+            yield element
+    for element in find_all(body, _MAYBE_UNSEEN):
+        if _UNSEEN_NAMES.search(element.get("class", "")):
             yield element
 
 
@@ -83,7 +98,7 @@ def _hides(style: str) -> bool:
     return paper is not None and _colour(ink[1]) == _colour(paper[1])
 
 
-def _is_white_on_white(element: HtmlElement, style: str) -> bool:
+def _is_white_on_white(element: Element, style: str) -> bool:
     """White text where nothing around it could have another background: no style, no class, no attribute for one."""
     ink = _INK.search(style)
     if ink is None or _colour(ink[1]) != _colour("white"):
@@ -97,31 +112,41 @@ def _colour(value: str) -> str:
     return "white" if compact in _WHITE else compact
 
 
-def _hiding_rules(body: HtmlElement) -> frozenset[str]:
-    sheets = (sheet.text or "" for sheet in body.getroottree().iter("style"))
-    return frozenset(name for sheet in sheets for name in _HIDING_RULE.findall(_AT_BLOCK.sub("", sheet)))
+def _hidden_by_sheet(body: Element, hidden: set[Element]) -> set[Element]:
+    """What the page's own style sheet hides for good: by a name that no other rule speaks of or shows."""
+    sheet = "}".join(style.text or "" for style in body.getroottree().iter("style"))
+    hiding = set(_HIDING_RULE.findall(_AT_RULE.sub("", sheet)))
+    if not hiding:
+        return set()
+    mentions = Counter(_NAMED.findall(sheet))
+    hiding = {name for name in hiding if mentions[name] == 1}
+    showing = set(_SHOWING_RULE.findall(sheet))
+    found = {element for element in find_all(body, ".//*[@class or @id]") if _is_under(element, hiding, showing)}
+    shown = _count_words(body, hidden | found)
+    return found if shown > _count_words(body, hidden) - shown else set()  # else it is the page, and scripts show it
 
 
-def _follows(rules: frozenset[str], names: str, identity: str | None) -> bool:
-    return any(f".{name}" in rules for name in names.split()) or (identity is not None and f"#{identity}" in rules)
+def _is_under(element: Element, hiding: set[str], showing: set[str]) -> bool:
+    names = {f".{name}" for name in (element.get("class") or "").split()} | {f"#{element.get('id')}"}
+    return not names.isdisjoint(hiding) and names.isdisjoint(showing)
 
 
-def _opened_by_controls(body: HtmlElement) -> set[str]:
+def _opened_by_controls(body: Element) -> set[str]:
     """The ids of what the reader can open by clicking on something."""
     opened: set[str] = set()
-    for value in body.xpath(".//@aria-controls"):
+    for value in find_values(body, ".//@aria-controls"):
         opened.update(value.split())
-    for value in body.xpath(".//@href | .//@data-target | .//@data-bs-target"):
+    for value in find_values(body, ".//@href | .//@data-target | .//@data-bs-target"):
         if value[:1] == "#":
             opened.add(value[1:])
     return opened
 
 
-def _is_panel(element: HtmlElement, opened: set[str]) -> bool:
+def _is_panel(element: Element, opened: set[str]) -> bool:
     return element.get("role") == "tabpanel" or element.get("id") in opened
 
 
-def _veiled_page(body: HtmlElement, hidden: set[HtmlElement]) -> HtmlElement | None:
+def _veiled_page(body: Element, hidden: set[Element]) -> Element | None:
     """The one hidden element that is the page: it fades in, waits for scripts, or is all there is without them."""
     veils = [element for element in hidden if _is_veil(element)]
     if not veils:
@@ -132,7 +157,7 @@ def _veiled_page(body: HtmlElement, hidden: set[HtmlElement]) -> HtmlElement | N
     return largest if sizes[largest] >= max(_VEILED_WORDS, shown) else None
 
 
-def _is_veil(element: HtmlElement) -> bool:
+def _is_veil(element: Element) -> bool:
     return (
         element.tag in ("noscript", "main")
         or bool(_STREAMED.match(element.get("id") or ""))
@@ -140,12 +165,12 @@ def _is_veil(element: HtmlElement) -> bool:
     )
 
 
-def _count_words(top: HtmlElement, hidden: set[HtmlElement]) -> int:
+def _count_words(top: Element, hidden: set[Element]) -> int:
     count, rest = len((top.text or "").split()), list(top)
     while rest:
         element = rest.pop()
         count += len((element.tail or "").split())
-        if element not in hidden and (element.tag not in UNREAD_TAGS or element.tag == "noscript"):
+        if element not in hidden and element.tag not in UNREAD_TAGS:
             count += len((element.text or "").split())
             rest.extend(element)
     return count

@@ -101,7 +101,8 @@ def _take_out_search(body: dict[str, Any]) -> tuple[SearchOptions, dict[str, Any
             del body["tool_choice"]
         elif choice.get("type") == "allowed_tools":
             listed = choice.get("allowed_tools")
-            entries = listed.get("tools") if isinstance(listed, dict) else None
+            listed = listed if isinstance(listed, dict) else {}
+            entries = listed.get("tools")
             entries = entries if isinstance(entries, list) else []
             rest = [e for e in entries if not (_is_hosted(e) or _names_our_tool(e, body))]
             if len(rest) < len(entries):

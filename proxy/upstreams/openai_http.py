@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -28,6 +29,7 @@ _FORWARDED_DOWN = frozenset(
 _HTTP_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
 _ANSWER_LIMIT = 64 * 1024 * 1024
 _MODELS_AGE = 60.0
+_SHORTEST_SECRET = 16  # shorter ones are words like `ollama`, put there because some client wants a key
 
 
 class OpenAIUpstream:
@@ -47,6 +49,7 @@ class OpenAIUpstream:
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "groundwire", **(headers or {})}
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
+        self._secret = api_key if len(api_key) >= _SHORTEST_SECRET else ""
         self._connect_timeout = connect_timeout
         self._first_byte_timeout = first_byte_timeout
         self._idle_timeout = idle_timeout
@@ -63,7 +66,7 @@ class OpenAIUpstream:
                     return
                 first = await self._read(response)
                 if _is_json(response.content_type, first):
-                    yield reader.feed_answer(await self._whole(response, first))
+                    yield self._without_key(reader.feed_answer(await self._whole(response, first)))
                     return
                 if _is_markup(first):
                     yield [self._unreadable(first)]
@@ -71,10 +74,11 @@ class OpenAIUpstream:
                 decoder, data = SSEDecoder(), first
                 while data:
                     events = reader.feed(decoder.feed(data))
+                    if reader.over:
+                        yield self._without_key(events)
+                        return
                     if events:
                         yield events
-                    if reader.over:
-                        return
                     data = await self._read(response)
                 yield reader.flush(decoder.flush())
         except (*_HTTP_ERRORS, EventTooLong) as error:
@@ -97,7 +101,8 @@ class OpenAIUpstream:
                 for key, value in response.headers.items()
                 if key.lower() in _FORWARDED_DOWN or key.lower().startswith("x-ratelimit-")
             }
-            yield Reply(response.status, down, self._chunks(response))
+            chunks = self._chunks(response) if response.status < 400 else self._error_chunks(response)
+            yield Reply(response.status, down, chunks)
 
     async def models(self) -> list[dict[str, Any]]:
         """What the server lists, remembered for a minute. Raises `RequestError` where it cannot be asked."""
@@ -144,6 +149,11 @@ class OpenAIUpstream:
         except _HTTP_ERRORS as error:
             raise Broken from error
 
+    async def _error_chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        """An error's body, which is short, without our key in it."""
+        body = b"".join([data async for data in self._chunks(response)])
+        yield body.replace(self._secret.encode(), b"***") if self._secret else body
+
     async def _whole(self, response: aiohttp.ClientResponse, first: bytes) -> Any:
         parts, size = [first], len(first)
         while data := await self._read(response):
@@ -176,11 +186,25 @@ class OpenAIUpstream:
             failed = None
         failed = failed or failure(status, f"The model's server answered with HTTP {status}.", retry=True)
         waits = {key: response.headers[key] for key in ("retry-after", "retry-after-ms") if key in response.headers}
-        return Failed(status, failed.error, {**failed.headers, **waits})
+        return self._masked_failure(Failed(status, failed.error, {**failed.headers, **waits}))
 
     def _unreadable(self, first: bytes) -> Failed:
-        log.warning("upstream %s: expected an answer, got %r", self.name, first[:200])
+        log.warning(
+            "upstream %s: expected an answer, got %.200r", self.name, self._masked(first.decode("utf-8", "replace"))
+        )
         return failure(502, "The model's server sent a web page instead of an answer.", code="upstream_bad_response")
+
+    def _masked(self, text: str) -> str:
+        """Servers like to repeat a key that they complain about."""
+        return text.replace(self._secret, "***") if self._secret else text
+
+    def _masked_failure(self, failed: Failed) -> Failed:
+        error = {key: self._masked(value) if isinstance(value, str) else value for key, value in failed.error.items()}
+        return replace(failed, error=error)
+
+    def _without_key(self, events: list[Event]) -> list[Event]:
+        """The last events of an answer: if it ends in an error, in one that does not show our key."""
+        return [self._masked_failure(event) if isinstance(event, Failed) else event for event in events]
 
     def _failure(self, error: Exception, *, begun: bool) -> Failed:
         log.warning("upstream %s: %s: %s", self.name, type(error).__name__, error)

@@ -125,6 +125,29 @@ def test_a_slow_upstream_is_given_up(model: ModelServer, config: dict[str, Any])
         assert model.left.wait(5)
 
 
+@pytest.mark.parametrize(("status", "headers"), [(200, {}), (400, {}), (400, SEARCH_OFF)])
+def test_a_key_that_the_server_repeats_is_not_passed_on(
+    model: ModelServer, config: dict[str, Any], status: int, headers: dict[str, str]
+) -> None:
+    upstream = {**config["upstreams"][0], "api_key": "sk-canary-0123456789"}
+    with Groundwire({**config, "upstreams": [upstream]}) as proxy:
+        model.script(Turn(status=status, body=b'{"error":{"message":"bad key sk-canary-0123456789","code":400}}'))
+        answer = post(proxy, headers=headers)
+        assert answer.status_code == 400
+        assert answer.json()["error"]["message"] == "bad key ***"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_answer_that_takes_too_long(model: ModelServer, config: dict[str, Any], stream: bool) -> None:
+    with Groundwire({**config, "server": {"request_timeout": 0.4}}) as proxy:
+        model.script(text("late", delay=30.0))
+        answer = post(proxy, stream=stream)
+        assert (answer.status_code, error_of(answer)["code"]) == (504, "request_timeout")
+        model.script(text(*["word "] * 100, delay=0.1))
+        if stream:
+            assert last_event(post(proxy, stream=True))["error"]["code"] == "request_timeout"
+
+
 @pytest.mark.parametrize("headers", [{}, SEARCH_OFF])
 @pytest.mark.parametrize("end", ["eof", "reset"])
 def test_a_stream_cut_short_is_an_error(

@@ -169,6 +169,12 @@ YAMLS = st.one_of(
 )
 
 
+def test_text_where_a_section_should_stand_is_not_quoted(file: Path) -> None:
+    assert "canary" not in refusal(file, "server:\n  keys [canary-secret,")
+    assert "canary" not in refusal(file, "server:\n  keys: canary-secret")
+    assert "canary" not in refusal(file, "providers: api_key canary-secret")
+
+
 class TestAnything:
     @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(text=YAMLS)

@@ -1,0 +1,65 @@
+"""Our own reader: handed a URL, fetches it through the guard and hands on the page as Markdown.
+
+Challenges, refusals, consent walls and empty shells are `PageBlocked`, so that nothing is cited that was not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from pydantic import BaseModel, PositiveFloat, PositiveInt
+
+from ..base import Page
+from ..errors import PageBlocked, TimedOut, Unavailable
+from ..web.http import Fetched, Fetcher
+from ..web.worker import Worker
+
+_REFUSALS = {
+    401: "the page is only for those who log in (401)",
+    402: "the page is only for those who pay (402)",
+    403: "the page refuses to be read by us (403)",
+    429: "the page refuses to be read this often (429)",
+    451: "the page is withheld for legal reasons (451)",
+}
+
+
+class Direct:
+    class Settings(BaseModel, extra="forbid"):
+        timeout: PositiveFloat = 15.0  # for the whole of it: fetching and reading
+        max_bytes: PositiveInt = 2_000_000  # of the page; the fetcher itself never takes more than its own limit
+
+    uses_open_web = True
+
+    def __init__(self, settings: Settings, fetcher: Fetcher) -> None:
+        self._settings = settings
+        self._fetcher = fetcher
+        self._worker = Worker()
+
+    async def read(self, url: str) -> Page:
+        try:
+            async with asyncio.timeout(self._settings.timeout):
+                fetched = await self._fetcher.fetch(url)
+                _refuse(fetched.status)
+                body = fetched.body[: self._settings.max_bytes]
+                page = await self._worker.extract(body, fetched.content_type, fetched.charset, fetched.url)
+        except TimeoutError as error:
+            raise TimedOut("the page could not be read in time") from error
+        return Page(fetched.url, page.title, page.text + _note(fetched, body), page.date, page.links)
+
+    async def aclose(self) -> None:
+        await self._worker.aclose()
+
+
+def _refuse(status: int) -> None:
+    if 200 <= status < 300:
+        return
+    if status in (404, 410):
+        raise Unavailable(f"the page does not exist ({status})")
+    if status >= 500:
+        raise PageBlocked(f"the page's server is in trouble ({status})")
+    raise PageBlocked(_REFUSALS.get(status, f"the page answers with status {status} and nothing to read"))
+
+
+def _note(fetched: Fetched, body: bytes) -> str:
+    cut = fetched.cut or len(body) < len(fetched.body)
+    return "\n\n[The page is longer than can be read; the rest was left out.]" if cut else ""

@@ -1,0 +1,97 @@
+"""What a body is and what it says: bytes and the labels they came with, to a kind (`html`, `pdf`, …) and a string.
+
+Labels lie: pictures come as text/html, pages as image/png, windows-1252 as UTF-8. The bytes have the last word.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import Literal
+
+Kind = Literal["html", "pdf", "text", "json", "xml", "binary"]
+
+_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_BARE_UTF16 = {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
+_META = re.compile(rb"<(?:meta|\?xml)[^>]{0,200}?(?:charset|encoding)\s*=\s*[\"']?\s*([\w.:-]{2,40})", re.IGNORECASE)
+# What browsers take these names for: the wider set that pages really use.
+_WIDER = {
+    "ascii": "cp1252", "us-ascii": "cp1252", "iso-8859-1": "cp1252", "latin1": "cp1252", "latin-1": "cp1252",
+    "gb2312": "gb18030", "gbk": "gb18030", "x-gbk": "gb18030",
+    "shift_jis": "cp932", "shift-jis": "cp932", "sjis": "cp932", "x-sjis": "cp932",
+    "euc-kr": "cp949", "ks_c_5601-1987": "cp949", "big5": "big5hkscs", "x-euc-jp": "euc-jp",
+}  # fmt: skip
+_TEXT_CHARSET = re.compile(
+    r"utf-?(8|16|32)|cp\d|windows-?\d|iso-?(8859|2022)|koi8|gb|big5|euc|mac|tis|hz", re.IGNORECASE
+)
+
+_MAGIC = (
+    b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM\x00", b"II*\0", b"MM\0*", b"RIFF", b"OggS", b"ID3", b"fLaC",
+    b"PK\x03\x04", b"PK\x05\x06", b"\x1f\x8b", b"BZh", b"7z\xbc\xaf", b"Rar!", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd",
+    b"\x7fELF", b"MZ\x90", b"\xd0\xcf\x11\xe0", b"wOFF", b"wOF2", b"\0\0\1\0", b"\xca\xfe\xba\xbe", b"\0asm",
+)  # fmt: skip
+_CONTROL = bytes(code for code in range(32) if code not in b"\t\n\r\f\x1b")
+_HTML = re.compile(rb"\s*(?:<\?xml[^>]*>\s*|<!--.*?-->\s*)*<(?:!doctype html|html|head|body|title|meta)\b", re.I | re.S)
+_HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
+
+
+def sniff(body: bytes, content_type: str) -> Kind:
+    head = body[:1024]
+    if b"%PDF-" in head:
+        return "pdf"
+    if _is_binary(head):
+        return "binary"
+    plain = head if b"\0" not in head else head.replace(b"\0", b"")
+    if _HTML.match(plain.removeprefix(codecs.BOM_UTF8)) or (content_type in _HTML_TYPES and b"<" in body):
+        return "html"
+    if content_type.endswith(("/json", "+json")):
+        return "json"
+    return "xml" if content_type.endswith(("/xml", "+xml")) or plain.lstrip()[:5] == b"<?xml" else "text"
+
+
+def decode(body: bytes, charset: str) -> str:
+    """Byte order mark, then UTF-8 if it is valid (no other text is so by chance), then what was declared."""
+    for mark, name in _BOMS:
+        if body.startswith(mark):
+            return body[len(mark) :].decode(name, "replace")
+    if body[:2] in _BARE_UTF16:
+        return body.decode(_BARE_UTF16[body[:2]], "replace")
+    found = _META.search(body[:4096])
+    declared = [name for name in (_known(charset), _known(found[1].decode("ascii")) if found else "") if name]
+    names = [*declared, "utf-8"] if body.isascii() else ["utf-8", *declared]  # ISO-2022-JP is ASCII to the eye
+    for name in names:
+        text = _strictly(body, name)
+        if text is not None:
+            return text
+    text = body.decode("utf-8", "replace")
+    strange = sum(byte > 127 for byte in body[:100_000])
+    if text[:100_000].count("\ufffd") * 10 <= strange:  # UTF-8 with a few broken places
+        return text
+    return body.decode(declared[0] if declared and declared[0] != "utf-8" else "cp1252", "replace")
+
+
+def _is_binary(head: bytes) -> bool:
+    if head.startswith(_MAGIC) or head[4:8] == b"ftyp":
+        return True
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or head[:2] in _BARE_UTF16:
+        return False
+    return len(head) - len(head.translate(None, _CONTROL)) > len(head) // 50
+
+
+def _known(name: str) -> str:
+    name = name.strip().lower()
+    name = _WIDER.get(name, name)
+    if not _TEXT_CHARSET.match(name):
+        return ""
+    try:
+        return codecs.lookup(name).name
+    except LookupError:
+        return ""
+
+
+def _strictly(body: bytes, name: str) -> str | None:
+    """The text if every byte is right; a character that the end of the body cuts is left off."""
+    try:
+        return codecs.getincrementaldecoder(name)().decode(body)
+    except UnicodeError:
+        return None

@@ -1,0 +1,121 @@
+"""Bodies that are no request, or only nearly one: each is refused with a reason or left to the upstream, and none of
+them makes Groundwire fail.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.fakes.groundwire import Groundwire
+from tests.fakes.model import ModelServer, call, text
+
+# One client, because reading the certificates anew for each request would take longer than the request.
+CLIENT = httpx.Client(timeout=20, limits=httpx.Limits(max_keepalive_connections=0))
+
+
+def chat_with(value: bytes) -> bytes:
+    return b'{"model":"m","messages":[{"role":"user","content":"Hi"}],"x":' + value + b"}"
+
+
+NOT_JSON = {
+    "empty": b"",
+    "text": b"Why is the sky blue?",
+    "NaN": chat_with(b"NaN"),
+    "Infinity": chat_with(b"-Infinity"),
+    "a number out of range": chat_with(b"1e999"),
+    "an endless number": chat_with(b"9" * 5000),
+    "a lone surrogate": chat_with(b'"\\ud800"'),
+    "a lone surrogate as bytes": chat_with(b'"\xed\xa0\x80"'),
+    "no UTF-8": chat_with(b'"\xff"'),
+    "a control character": chat_with(b'"\n"'),
+    "a byte order mark": b"\xef\xbb\xbf" + chat_with(b"1"),
+    "brackets": b"[" * 60_000,
+    "braces": b'{"a":' * 10_000,
+    "300 deep": chat_with(b"[" * 300 + b"]" * 300),
+    "1000 deep": chat_with(b'{"a":' * 1000 + b"1" + b"}" * 1000),
+    "a deep message": b'{"model":"m","messages":[{"role":"assistant","content":' + b"[" * 300 + b"]" * 300 + b"}]}",
+    "a list": b"[]",
+    "null": b"null",
+}
+
+
+@pytest.mark.parametrize("search", ["on", "off"])
+@pytest.mark.parametrize("raw", NOT_JSON.values(), ids=NOT_JSON)
+def test_bodies_that_are_no_request(proxy: Groundwire, model: ModelServer, raw: bytes, search: str) -> None:
+    model.script(text("Hello."))
+    headers = {"content-type": "application/json", "x-groundwire-search": search}
+    answer = CLIENT.post(f"{proxy.url}/chat/completions", content=raw, headers=headers)
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert error["code"] in ("invalid_json", "invalid_type")
+    assert error["message"].endswith(".")
+    assert model.requests == []
+
+
+HOSTED: dict[str, Any] = {"type": "web_search"}
+OURS = {"type": "function", "function": {"name": "web_search"}}
+ODD_FIELDS: dict[str, dict[str, Any]] = {
+    "messages of another kind": {"messages": [{}, {"role": 5, "content": {"a": 1}}, {"role": ["x"], "content": "Hi"}]},
+    "an odd earlier answer": {
+        "messages": [
+            {
+                "role": "assistant",
+                "content": [5, None, {"type": "text"}, {"type": "text", "text": 5}],
+                "annotations": [5, {}, {"type": "url_citation"}, {"type": "url_citation", "url_citation": {"url": 5}}],
+                "search_results": 5,
+                "tool_calls": 5,
+            }
+        ]
+    },
+    "annotations out of range": {
+        "messages": [
+            {
+                "role": "assistant",
+                "content": "[[1]](https://a.example/)",
+                "annotations": [
+                    {
+                        "type": "url_citation",
+                        "url_citation": {"url": "https://a.example/", "start_index": -5, "end_index": 10**9},
+                    }
+                ],
+            }
+        ]
+    },
+    "tools that are none": {"tools": [5, None, "x", {"type": ["a"]}, {"type": "function", "function": "x"}]},
+    "tool names that are none": {"tools": [{"type": "function", "function": {"name": name}} for name in (5, [], None)]},
+    "a choice of ours among them": {"tools": [5, "x"], "tool_choice": OURS},
+    "hosted parameters that are text": {"tools": [{**HOSTED, "parameters": "x"}]},
+    "hosted parameters that are a list": {"tools": [{**HOSTED, "parameters": [1]}]},
+    "hosted filters": {"tools": [{**HOSTED, "filters": {"allowed_domains": [1, None, ":::"]}, "user_location": []}]},
+    "hosted options": {"web_search_options": {"search_context_size": [], "user_location": {"approximate": 5}}},
+    "allowed tools that are a number": {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"tools": 5}}},
+    "allowed tools that are none": {"tool_choice": {"type": "allowed_tools", "allowed_tools": 5}},
+    "a mixed list of allowed tools": {
+        "tool_choice": {"type": "allowed_tools", "allowed_tools": {"tools": [HOSTED, 5]}}
+    },
+    "a choice without a name": {"tool_choice": {"type": "function", "function": {"name": []}}},
+    "a choice of a list": {"tool_choice": [1]},
+    "fields of another kind": {
+        "n": [1],
+        "functions": 5,
+        "logprobs": "x",
+        "modalities": 5,
+        "response_format": {"type": []},
+    },
+    "stream options of another kind": {"stream_options": [5], "response_format": 5, "audio": "x"},
+}
+
+
+@pytest.mark.parametrize("search", ["on", "off"])
+@pytest.mark.parametrize("fields", ODD_FIELDS.values(), ids=ODD_FIELDS)
+def test_odd_fields_are_refused_or_left_to_the_upstream(
+    proxy: Groundwire, model: ModelServer, fields: dict[str, Any], search: str
+) -> None:
+    model.script(call("web_search", {"query": "sky"}), text("Hello."))
+    sent = {"model": "m", "messages": [{"role": "user", "content": "Why is the sky blue?"}], **fields}
+    headers = {"x-groundwire-search": search}
+    answer = CLIENT.post(f"{proxy.url}/chat/completions", json=sent, headers=headers)
+    assert answer.status_code in (200, 400), answer.text

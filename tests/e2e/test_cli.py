@@ -1,0 +1,303 @@
+"""The command line as a person types it: the console script in a process of its own, in a folder of its own, with
+nothing of the environment but what the test says.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.conftest import SITE
+from tests.fakes.groundwire import SCRIPT
+from tests.fakes.model import ModelServer, text
+
+SEARCH_KEYS = ["query", "provider", "results", "message"]
+RESULT_KEYS = ["n", "title", "url", "snippet", "date"]
+PAGE_KEYS = ["url", "title", "content", "content_length", "original_length", "truncated", "status", "error"]
+MINIMAL = "A minimal config.yaml that works:"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Path:
+    """Where the commands run: a config.yaml on embedded parts lies in it."""
+    found = tmp_path_factory.mktemp("work")
+    (found / "config.yaml").write_text(yaml.safe_dump(embedded(library)))
+    return found
+
+
+def embedded(library: Path, **sections: Any) -> dict[str, Any]:
+    provider = {"name": "library", "type": "local", "base_url": SITE, "options": {"path": str(library)}}
+    return {"upstreams": [{"name": "demo", "type": "demo"}], "providers": [provider], **sections}
+
+
+def environment(env: Mapping[str, str] | None) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "PYTHONUTF8": "1", **(env or {})}
+
+
+def groundwire(
+    folder: Path, *arguments: str, code: int = 0, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    command = [str(SCRIPT), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=folder, env=environment(env))
+    assert "Traceback" not in done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def config_file(folder: Path, config: Mapping[str, Any] | str) -> str:
+    path = folder / "config.yaml"
+    path.write_text(config if isinstance(config, str) else yaml.safe_dump(dict(config)))
+    return str(path)
+
+
+# search and open
+
+
+def test_search_as_json(folder: Path) -> None:
+    found = json.loads(groundwire(folder, "search", "sky blue", "--json").stdout)
+    assert list(found) == SEARCH_KEYS
+    assert (found["query"], found["provider"], found["message"]) == ("sky blue", "library", "")
+    (result,) = found["results"]
+    assert list(result) == RESULT_KEYS
+    assert (result["n"], result["title"], result["url"]) == (1, "Why the sky is blue", SITE + "sky.md")
+    assert "Rayleigh" in result["snippet"]
+
+
+def test_search_as_the_model_gets_it(folder: Path) -> None:
+    shown = groundwire(folder, "search", "sky blue").stdout
+    assert f"[1] Why the sky is blue\nURL: {SITE}sky.md\n" in shown
+    assert "from library" in shown
+
+
+def test_a_search_that_finds_nothing(folder: Path) -> None:
+    found = json.loads(groundwire(folder, "search", "xyzzy", "--json", code=1).stdout)
+    assert (found["results"], found["provider"]) == ([], "")
+    assert "library: no document matches" in found["message"]
+    assert "gave nothing" in groundwire(folder, "search", "xyzzy", code=1).stdout
+
+
+def test_arguments_of_a_search(folder: Path) -> None:
+    many = json.loads(groundwire(folder, "search", "sky sea tea", "--json", "--provider", "library").stdout)
+    assert [result["n"] for result in many["results"]] == [1, 2, 3]
+    one = json.loads(groundwire(folder, "search", "sky sea tea", "--json", "--limit", "1").stdout)
+    assert len(one["results"]) == 1
+    empty = json.loads(groundwire(folder, "search", "", "--json", code=1).stdout)
+    assert empty["message"] == "query is missing or empty."
+    unknown = json.loads(groundwire(folder, "search", "sky", "--json", "--provider", "nobody", code=1).stdout)
+    assert "valid names: library" in unknown["message"]
+
+
+def test_open_as_json(folder: Path) -> None:
+    page = json.loads(groundwire(folder, "open", SITE + "sky.md", "--json").stdout)
+    assert list(page) == PAGE_KEYS
+    assert (page["url"], page["title"]) == (SITE + "sky.md", "Why the sky is blue")
+    assert (page["status"], page["error"], page["truncated"]) == ("success", "", False)
+    assert "Rayleigh scattering" in page["content"]
+    assert page["content_length"] == page["original_length"] == len(page["content"])
+
+
+def test_several_pages_of_which_one_is_not_there(folder: Path) -> None:
+    asked = (SITE + "sky.md", SITE + "none.md", SITE + "sea.md")
+    pages = json.loads(groundwire(folder, "open", *asked, "--json", code=1).stdout)
+    assert [list(page) for page in pages] == [PAGE_KEYS] * 3
+    assert [page["url"] for page in pages] == list(asked)
+    assert [page["status"] for page in pages] == ["success", "error", "success"]
+    assert pages[1]["error"]
+    assert pages[1]["content_length"] == 0
+
+
+def test_open_as_the_model_gets_it(folder: Path) -> None:
+    assert "Rayleigh scattering" in groundwire(folder, "open", SITE + "sky.md").stdout
+    assert "could not be opened" in groundwire(folder, "open", SITE + "none.md", code=1).stdout
+
+
+def test_a_page_that_is_cut(tmp_path: Path) -> None:
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages/long.md").write_text("# Long\n\n" + "A sentence about length. " * 100)
+    config_file(tmp_path, embedded(tmp_path / "pages", tools={"max_page_length": 300}))
+    page = json.loads(groundwire(tmp_path, "open", SITE + "long.md", "--json").stdout)
+    assert page["truncated"] is True
+    assert page["content_length"] == len(page["content"]) <= 300 < page["original_length"]
+
+
+# ask
+
+
+def test_ask_streams_an_answer_and_lists_its_sources(folder: Path) -> None:
+    command = [str(SCRIPT), "ask", "Why is the sky blue?"]
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, cwd=folder, env=environment(None), **pipes) as running:
+        assert running.stdout is not None
+        assert running.stdout.read(4) == "From"
+        assert running.poll() is None, "the first words come while the model still writes"
+        shown, status = running.communicate(timeout=30)
+    assert running.returncode == 0
+    assert "more than red light. [1]" in shown
+    assert shown.endswith(f"\n\n[1] Why the sky is blue\n    {SITE}sky.md\n")
+    assert status == f"Searching the web: Why is the sky blue?\nReading: {SITE}sky.md\n"
+
+
+def test_ask_a_real_upstream(model: ModelServer, library: Path, tmp_path: Path) -> None:
+    model.script(text("From m: hello."))
+    upstream = {"name": "scripted", "base_url": model.url, "models": ["*"]}
+    config_file(tmp_path, {**embedded(library), "upstreams": [upstream]})
+    assert groundwire(tmp_path, "ask", "Hi").stdout == "From m: hello.\n"
+    assert model.requests[0]["model"] == "m", "the first model that the upstream lists"
+    groundwire(tmp_path, "ask", "Hi", "--model", "vendor/m")
+    assert model.requests[1]["model"] == "vendor/m"
+
+
+@pytest.mark.parametrize("more", [[], ["--model", "m"]])
+def test_ask_an_upstream_that_is_not_there(library: Path, tmp_path: Path, more: list[str]) -> None:
+    path = config_file(tmp_path, {**embedded(library), "upstreams": [gone()]})
+    done = subprocess.run(
+        [str(SCRIPT), "ask", "Hi", "--config", path, *more], capture_output=True, text=True, env=environment(None)
+    )
+    assert done.returncode in (1, 2)
+    assert "Could not connect to upstream 'gone'" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stdout == ""
+
+
+def gone() -> dict[str, Any]:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        return {"name": "gone", "base_url": f"http://127.0.0.1:{unused.getsockname()[1]}/v1"}
+
+
+# check
+
+
+def test_check_when_all_is_well(model: ModelServer, library: Path, tmp_path: Path) -> None:
+    upstreams = [{"name": "demo", "type": "demo", "models": ["demo"]}, {"name": "scripted", "base_url": model.url}]
+    config_file(tmp_path, {**embedded(library), "upstreams": upstreams})
+    lines = groundwire(tmp_path, "check").stdout.splitlines()
+    assert [line.split()[:3] for line in lines] == [
+        ["ok", "upstream", "demo"],
+        ["ok", "upstream", "scripted"],
+        ["ok", "search", "library"],
+    ]
+    assert "2 models: m, vendor/m" in lines[1]
+
+
+def test_check_names_what_is_broken(tmp_path: Path) -> None:
+    upstreams = [{"name": "demo", "type": "demo", "models": ["demo"]}, gone()]
+    searx = {"name": "searx", "type": "searxng", "base_url": gone()["base_url"]}
+    config_file(tmp_path, {"upstreams": upstreams, "providers": [searx]})
+    lines = groundwire(tmp_path, "check", code=1).stdout.splitlines()
+    assert [line.split()[:3] for line in lines] == [
+        ["ok", "upstream", "demo"],
+        ["BROKEN", "upstream", "gone"],
+        ["BROKEN", "search", "searx"],
+    ]
+    assert "Is it running, and is its `base_url` right?" in lines[1]
+
+
+# The config
+
+
+@pytest.mark.parametrize("command", [["serve"], ["ask", "Hi"], ["search", "sky"], ["open", SITE], ["check"]])
+def test_a_config_that_cannot_be_used(tmp_path: Path, command: list[str]) -> None:
+    config_file(tmp_path, "tools:\n  max_rouns: 3\n")
+    said = groundwire(tmp_path, *command, code=2).stderr
+    assert "line 2, tools.max_rouns: unknown key; did you mean max_rounds?" in said
+    assert MINIMAL in said
+
+
+def test_a_provider_that_cannot_be_set_up(tmp_path: Path) -> None:
+    entry = {"name": "books", "type": "local", "options": {"path": str(tmp_path / "nowhere")}}
+    config_file(tmp_path, {"providers": [entry]})
+    done = groundwire(tmp_path, "search", "sky", code=2)
+    assert "'books'" in done.stderr
+    assert "path" in done.stderr
+
+
+def test_a_config_that_is_not_there(tmp_path: Path) -> None:
+    for arguments, env in (
+        (["--config", "none.yaml"], {}),
+        ([], {"GROUNDWIRE_CONFIG": "none.yaml"}),
+    ):
+        said = groundwire(tmp_path, "search", "sky", *arguments, code=2, env=env).stderr
+        assert "there is no file" in said
+        assert MINIMAL in said
+
+
+def test_which_config_is_used(library: Path, tmp_path: Path) -> None:
+    """--config, then GROUNDWIRE_CONFIG, then ./config.yaml: told by the name of the provider that answers."""
+    for name in ("argument", "variable", "config"):
+        (provider,) = embedded(library)["providers"]
+        config = {**embedded(library), "providers": [{**provider, "name": name}]}
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(config))
+
+    def used(*arguments: str, **env: str) -> str:
+        found = json.loads(groundwire(tmp_path, "search", "sky", "--json", *arguments, env=env).stdout)
+        return str(found["provider"])
+
+    assert used() == "config"
+    assert used(GROUNDWIRE_CONFIG="variable.yaml") == "variable"
+    assert used("--config", "argument.yaml", GROUNDWIRE_CONFIG="variable.yaml") == "argument"
+
+
+def test_no_config_at_all(model: ModelServer, tmp_path: Path) -> None:
+    model.script(text("No file was needed."))
+    env = {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "sk-of-the-environment"}
+    assert groundwire(tmp_path, "ask", "Hi", env=env).stdout == "No file was needed.\n"
+    assert model.heads[0]["authorization"] == "Bearer sk-of-the-environment"
+    assert [tool["function"]["name"] for tool in model.requests[0]["tools"]] == ["web_search", "open_page"]
+
+
+# Mistakes of other kinds
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["frobnicate"], "invalid choice: 'frobnicate'"),
+        ([], "arguments are required: command"),
+        (["search"], "arguments are required: query"),
+        (["open"], "arguments are required: url"),
+        (["serve", "--port", "http"], "argument --port"),
+        (["serve", "--port", "65536"], "argument --port: must be between 0 and 65535"),
+        (["serve", "--port", "-1"], "argument --port"),
+    ],
+)
+def test_arguments_that_are_wrong(folder: Path, arguments: list[str], says: str) -> None:
+    said = groundwire(folder, *arguments, code=2).stderr
+    assert said.startswith("usage: groundwire")
+    assert says in said
+
+
+def test_help_names_every_command(folder: Path) -> None:
+    shown = groundwire(folder, "--help").stdout
+    assert all(f"\n    {command} " in shown for command in ("serve", "ask", "search", "open", "check"))
+
+
+def test_a_port_that_is_taken(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = groundwire(folder, "serve", "--port", port, code=2)
+    assert f"Cannot listen on 127.0.0.1:{port}: Address already in use" in done.stderr
+    assert "--port" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "reader"),
+    [("search 'sky sea tea'", "head -1"), ("search sky --json", "true"), ("ask 'Why is the sky blue?'", "head -c 5")],
+)
+def test_a_reader_that_has_seen_enough(folder: Path, command: str, reader: str) -> None:
+    line = f"'{SCRIPT}' {command} 2>err | {reader}; echo :${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, timeout=60, cwd=folder, env=environment(None)
+    )
+    assert done.stdout.rstrip().endswith(":0")
+    said = (folder / "err").read_text()
+    assert "Error" not in said
+    assert "Traceback" not in said
