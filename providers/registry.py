@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 SERVICES: Mapping[str, str] = {
     "brave": "providers.services.brave:Brave",
+    "chromium": "providers.services.chromium:Chromium",
     "crawl4ai": "providers.services.crawl4ai:Crawl4AI",
     "direct": "providers.services.direct:Direct",
     "duckduckgo": "providers.services.duckduckgo:DuckDuckGo",

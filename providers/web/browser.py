@@ -73,7 +73,9 @@ class Browser:
         async with self._places:
             tools = await self._ready()
             async with _tab(tools) as session:
-                page = _Page(tools, session, self._fetcher, document)
+                # A public page may not look into our network, nor carry out what it would find there.
+                fetcher = self._fetcher.for_the_public() if document.public else self._fetcher
+                page = _Page(tools, session, fetcher, document)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(limit):
                         await page.load()
