@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from .base import Page, SearchQuery, SearchResult, SearchResults, as_page, as_results
@@ -31,6 +31,7 @@ IsPublic = Callable[[str], Awaitable[bool]]
 class Failure:
     provider: str
     reason: str
+    error: ProviderError | None = field(default=None, compare=False, repr=False)  # None if it was not asked
 
 
 class AllFailed(ProviderError):
@@ -152,7 +153,10 @@ class ReadChain:
                 return (member,)
         if scheme_of(url) == "local":
             raise Unavailable("There is no such document.")
-        return tuple(member for member in self._members if not isinstance(member.provider, Owner))
+        readers = tuple(member for member in self._members if not isinstance(member.provider, Owner))
+        if not readers:
+            raise Unavailable("no configured reader can open web pages")
+        return readers
 
 
 class _Clearance:
@@ -202,12 +206,12 @@ class _FallOver:
             except ProviderError as error:
                 if not error.falls_over:
                     raise
-                self._note(member, str(error))
+                self._note(member, str(error), error)
                 self._public_allowed = self._public_allowed and (self._public_fallback or not member.private)
         raise AllFailed(self._verdict, self.failures)
 
-    def _note(self, member: Named, reason: str) -> None:
-        self.failures.append(Failure(member.name, reason))
+    def _note(self, member: Named, reason: str, error: ProviderError | None = None) -> None:
+        self.failures.append(Failure(member.name, reason, error))
 
 
 def _normalised(query: SearchQuery) -> SearchQuery:

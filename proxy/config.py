@@ -22,7 +22,6 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainValidator,
-    PrivateAttr,
     SecretStr,
     ValidationError,
     field_validator,
@@ -39,7 +38,7 @@ OPENAI = "https://api.openai.com/v1"
 OLLAMA = "http://127.0.0.1:11434/v1"
 
 # Which provider each variable brings when no `providers` are configured, in fail-over order.
-_PROVIDER_VARIABLES = {
+PROVIDER_VARIABLES = {
     "TAVILY_API_KEY": "tavily",
     "EXA_API_KEY": "exa",
     "BRAVE_API_KEY": "brave",
@@ -49,6 +48,7 @@ _PROVIDER_VARIABLES = {
     "JINA_API_KEY": "jina",
     "FIRECRAWL_API_KEY": "firecrawl",
 }
+_KEYLESS = ("tavily",)  # searches without its key too
 
 
 def _base_url(value: str) -> str:
@@ -176,6 +176,7 @@ class ToolsConfig(_Section):
     max_page_length: Annotated[Count, Field(ge=200)] = 15_000
     max_rounds: Annotated[Count, Field(le=100)] = 6
     max_opens: Annotated[Count, Field(le=100)] = 8
+    max_characters: Annotated[Count, Field(ge=1000)] = 100_000
     open_timeout: Seconds = 15
     allowed_domains: list[Domain] = []
     blocked_domains: list[Domain] = []
@@ -197,12 +198,6 @@ class Config(_Section):
     cache: CacheSettings = CacheSettings()
     cooldown: CooldownSettings = CooldownSettings()
     store: str = "memory"
-    _notes: tuple[str, ...] = PrivateAttr(())
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the operator should hear at start although nothing is wrong."""
-        return self._notes
 
     @field_validator("store")
     @classmethod
@@ -231,12 +226,11 @@ def from_environment(environ: Mapping[str, str]) -> Config:
 
 def _finish(document: Document, environ: Mapping[str, str], host: str | None = None, port: int | None = None) -> Config:
     """Fills what the document leaves out, validates it, adds what comes from elsewhere, and checks it as a whole."""
-    notes: tuple[str, ...] = ()
     if "upstreams" not in document.values:
         document.values["upstreams"] = [_environment_upstream(environ)]
         document.places["upstreams", 0] = "OPENAI_BASE_URL"
     if "providers" not in document.values:
-        document.values["providers"], notes = _environment_providers(environ)
+        document.values["providers"] = _environment_providers(environ)
     try:
         given = Config.model_validate(document.values)
     except ValidationError as error:
@@ -257,7 +251,6 @@ def _finish(document: Document, environ: Mapping[str, str], host: str | None = N
         }
     )
     config = _with_first_search(config, environ)
-    config._notes = notes
     if problems := [document.problem(path, text + document.given(path)) for path, text in _contradictions(config)]:
         raise ConfigError(document.origin, problems)
     return config
@@ -269,20 +262,14 @@ def _environment_upstream(environ: Mapping[str, str]) -> dict[str, str]:
     return {"name": "default", "type": "openai", "base_url": base_url, "api_key": key}
 
 
-def _environment_providers(environ: Mapping[str, str]) -> tuple[list[dict[str, str]], tuple[str, ...]]:
-    kinds = {kind: variable for variable, kind in _PROVIDER_VARIABLES.items() if environ.get(variable)}
-    usable = [kind for kind in kinds if kind in SERVICES] or ["duckduckgo"]
-    notes = [
-        f"{variable} is set, but {kind} is not available in this version, so it is not used."
-        for kind, variable in kinds.items()
-        if kind not in SERVICES
-    ]
-    return [_environment_provider(kind, environ) for kind in (*usable, "direct")], tuple(notes)
+def _environment_providers(environ: Mapping[str, str]) -> list[dict[str, str]]:
+    kinds = [kind for variable, kind in PROVIDER_VARIABLES.items() if environ.get(variable)] or ["duckduckgo"]
+    return [_environment_provider(kind, environ) for kind in (*kinds, "direct")]
 
 
 def _environment_provider(kind: str, environ: Mapping[str, str]) -> dict[str, str]:
     entry = {"name": kind, "type": kind}
-    for variable, of in _PROVIDER_VARIABLES.items():
+    for variable, of in PROVIDER_VARIABLES.items():
         if of == kind and environ.get(variable):
             entry["base_url" if variable.endswith("_URL") else "api_key"] = environ[variable]
     return entry
@@ -316,8 +303,8 @@ def _provider_on_demand(kind: str, configured: list[ProviderEntry], environ: Map
     if kind not in types:
         valid = ", ".join(dict.fromkeys([*(entry.name for entry in configured), *types]))
         raise ConfigError("WEB_SEARCH_PROVIDER", [f"there is no provider {kind!r}; valid here: {valid}"])
-    needed = next((variable for variable, of in _PROVIDER_VARIABLES.items() if of == kind), None)
-    if needed and not environ.get(needed):
+    needed = next((variable for variable, of in PROVIDER_VARIABLES.items() if of == kind), None)
+    if needed and kind not in _KEYLESS and not environ.get(needed):
         raise ConfigError("WEB_SEARCH_PROVIDER", [f"{kind} needs {needed}, or an entry of its own under providers"])
     return ProviderEntry.model_validate(_environment_provider(kind, environ))
 

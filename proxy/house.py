@@ -35,6 +35,10 @@ class Lane:
     def serves(self, model: str) -> bool:
         return any(fnmatchcase(model, pattern) for pattern in self.config.models)
 
+    async def models(self) -> list[str]:
+        """Those that it lists and may serve. Raises `RequestError` where it cannot be asked."""
+        return [str(model["id"]) for model in await self.upstream.models() if self.serves(model["id"])]
+
 
 class House:
     def __init__(self, config: Config) -> None:
@@ -62,6 +66,7 @@ class House:
             provenance=tools.provenance,
             parameters=tools.parameters,
             max_opens=tools.max_opens,
+            max_characters=tools.max_characters,
         )
         self.toolbox = Toolbox(self.search, self.read, policy)
         style, footer = config.citations.style, config.citations.footer

@@ -34,6 +34,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 BOOK = 50_000  # characters, some milliseconds of work
+NO_ROOM = "what one answer may read of pages is used up; answer with what you have."
 CARRIES_KEY = "It holds what looks like a key or password, which must not leave; leave that out"
 
 
@@ -46,6 +47,7 @@ class ToolPolicy:
     provenance: Mode = "context"
     parameters: Literal["basic", "full"] = "basic"
     max_opens: int = 8
+    max_characters: int = 100_000  # of pages, over all calls of one request
     max_opens_per_host: int = 4
     max_searches: int = 20
     max_parallel: int = 8
@@ -126,12 +128,14 @@ class Desk:
         self._fence = "web-" + random_ids.token_hex(8)
         self._remembered: dict[str, ToolResult] = {}
         self._pages: dict[str, asyncio.Task[ReadPage]] = {}
+        self._room = toolbox.policy.max_characters
         self._opens_of: Counter[str] = Counter()
 
     @property
     def spent(self) -> bool:
-        """Whether the searches or the pages of this request are used up."""
-        return self.searches >= self._policy.max_searches or self.pages >= self._policy.max_opens
+        """Whether the searches, the pages or the characters of this request are used up."""
+        used_up = self.searches >= self._policy.max_searches or self.pages >= self._policy.max_opens
+        return used_up or self._room < open_page.SHORTEST
 
     async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """All calls of one turn, together. Sources are numbered in the order of the calls, whoever answers first."""
@@ -227,10 +231,16 @@ class Desk:
     async def _open(self, given: OpenArguments) -> Callable[[], list[PagePart]]:
         longest = self._policy.max_page_length
         asked = longest if given.max_length is None else min(given.max_length, longest)
-        each = min(max(asked // len(given.urls), open_page.SHORTEST), longest)
+        each = min(max(min(asked, self._room) // len(given.urls), open_page.SHORTEST), longest)
+        booked = each * len(given.urls)
+        if booked > self._room:
+            return lambda: [PagePart(encode_url(url), error=NO_ROOM) for url in given.urls]
+        self._room -= booked  # at once: the calls of a turn run together
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._open_one(url, given, each)) for url in given.urls]
-        return lambda: [self._settle_page(*task.result()) for task in tasks]
+        parts = [task.result() for task in tasks]
+        self._room += booked - sum(len(part.content) for part, _ in parts)
+        return lambda: [self._settle_page(part, page) for part, page in parts]
 
     async def _open_one(self, url: str, given: OpenArguments, max_length: int) -> tuple[PagePart, ReadPage | None]:
         try:

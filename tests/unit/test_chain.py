@@ -114,8 +114,14 @@ async def test_when_all_fail_each_reason_is_named() -> None:
 async def test_an_empty_chain_says_so() -> None:
     with pytest.raises(AllFailed, match=r"No search provider had an answer \(none is configured\)\."):
         await SearchChain([]).search(QUERY)
-    with pytest.raises(AllFailed, match="none is configured"):
-        await ReadChain([]).read("https://example.org/")
+
+
+async def test_web_pages_need_a_reader_for_them() -> None:
+    shelf = Named("shelf", "scripted", Owning("local:", Page("local:shelf/a.md", "A", "Words.")))
+    for members in ([], [shelf]):
+        with pytest.raises(errors.Unavailable, match=r"^no configured reader can open web pages$"):
+            await ReadChain(members).read("https://example.org/")
+    assert (await ReadChain([shelf]).read("local:shelf/a.md")).provider == "shelf"
 
 
 async def test_a_foreign_exception_leaves_no_secret_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

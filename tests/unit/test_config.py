@@ -142,7 +142,6 @@ class TestWithoutAFile:
             ("searxng", "http://127.0.0.1:8888"),
             ("direct", None),
         ]
-        assert zero.notes == ()
 
     @pytest.mark.parametrize("kind", ["tavily", "exa", "brave", "perplexity", "serper", "jina", "firecrawl"])
     def test_a_key_brings_its_service(self, kind: str) -> None:
@@ -152,7 +151,6 @@ class TestWithoutAFile:
         assert key is not None
         assert key.get_secret_value() == "sk-canary"
         assert "canary" not in repr(zero)
-        assert zero.notes == ()
 
     @pytest.mark.parametrize("kind", ["tavily", "exa", "jina", "firecrawl"])
     def test_one_instance_searches_and_reads(self, kind: str) -> None:
@@ -208,6 +206,15 @@ class TestFirstSearchProvider:
     def test_one_that_lacks_its_variable_says_which(self) -> None:
         with pytest.raises(ConfigError, match="searxng needs SEARXNG_URL"):
             from_environment({"WEB_SEARCH_PROVIDER": "searxng"})
+        with pytest.raises(ConfigError, match="brave needs BRAVE_API_KEY"):
+            from_environment({"WEB_SEARCH_PROVIDER": "brave"})
+
+    def test_tavily_needs_no_key(self) -> None:
+        chosen = from_environment({"WEB_SEARCH_PROVIDER": "tavily"})
+        assert chosen.tools.search == ["tavily", "duckduckgo", "direct"]
+        [entry] = [entry for entry in chosen.providers if entry.type == "tavily"]
+        assert entry.api_key is None
+        assert build([entry], Fetcher(Guard()))["tavily"].can_search
 
 
 class TestServer:
@@ -352,7 +359,7 @@ class TestTools:
 
     def test_an_unknown_provider_type_lists_the_valid_ones(self, file: Path) -> None:
         problems = refusal(file, "providers:\n  - {name: web, type: altavista}\n")
-        assert "line 2, providers[0].type: must be a provider of this version (brave, crawl4ai, direct, " in problems
+        assert "line 2, providers[0].type: must be a provider of this version (brave, chromium, crawl4ai, " in problems
 
     def test_two_providers_of_one_name(self, file: Path) -> None:
         problems = refusal(file, "providers: [{name: a, type: direct}, {name: a, type: direct}]")

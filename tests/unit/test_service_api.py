@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, date, datetime, timedelta
 from email.utils import format_datetime
-from pathlib import Path
 
 import httpx
 import pytest
@@ -14,7 +12,6 @@ from hypothesis import strategies as st
 
 from providers.api import _wait, as_day, days_of, google_time, part, records, with_sites
 from providers.base import SearchQuery, TimeRange
-from providers.registry import load
 
 
 @pytest.mark.parametrize(
@@ -117,14 +114,3 @@ def test_sites() -> None:
     assert with_sites(SearchQuery("", allowed_domains=("a.org", "b.org"), blocked_domains=("c.org",))) == (
         "(site:a.org OR site:b.org) -site:c.org"
     )
-
-
-def test_the_page_lists_every_service_with_its_options() -> None:
-    """The table of `docs/configuration.md`; base_url, timeout and the way in are said once for all."""
-    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
-    rows = {
-        kind: row for row in re.findall(r"^\| [^|`]+: .*$", page, re.M) for kind in re.findall(r": `(\w+)` \|", row)
-    }
-    for kind in ("brave", "crawl4ai", "exa", "firecrawl", "jina", "perplexity", "searxng", "serper", "tavily"):
-        for option in load(kind).Settings.model_fields.keys() - {"api_key", "base_url", "timeout"}:
-            assert f"`{option}`" in rows[kind], f"{kind} takes {option}"
