@@ -1,27 +1,48 @@
-"""What the services share: JSON over HTTP to a vendor's API, and the `site:` words that most engines understand.
+"""What the services share: JSON over HTTP to a vendor's API, our words in theirs, and their rows in ours.
 
-Handed a path and parameters by a service; hands on the decoded JSON object. Every status and every exception of the
-wire is translated here, once, into `providers.errors`; a service adds only its own quirks.
+Handed a path and parameters by a service; hands on the decoded JSON object, or results and a page read from one. Every
+status and exception of the wire is translated here, once, into `providers.errors`; a service adds only its own quirks.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, date, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import httpx
 import orjson
-from pydantic import AfterValidator
+from pydantic import AfterValidator, SecretStr
 
-from .base import SearchQuery
-from .errors import AuthFailed, BadRequest, ProviderError, QuotaExceeded, RateLimited, TimedOut, Unavailable
+from .base import Page, SearchQuery, SearchResult, SearchResults
+from .errors import (
+    AuthFailed,
+    BadRequest,
+    NoResults,
+    PageBlocked,
+    ProviderError,
+    QuotaExceeded,
+    RateLimited,
+    TimedOut,
+    Unavailable,
+)
 from .web.http import known_certificates
 
 MAX_BODY = 8 * 1024 * 1024
+DAYS = {"d": 1, "w": 7, "m": 31, "y": 366}
+PERIODS = {"d": "day", "w": "week", "m": "month", "y": "year"}  # as most services call them
+LONG_AGO = date(1990, 1, 1)  # where a service wants both ends of a range
+
+MARKDOWN_LINK = re.compile(r"(?<!!)\[[^\[\]]{0,500}\]\(<?(https?://(?:[^\s()<>]|\([^\s()<>]{0,200}\))+)")
+MARKDOWN_TITLE = re.compile(r"^# +(\S.*)$", re.M)
+AGO = re.compile(r"(\d{1,3}|an?) (minute|hour|day|week|month|year)s? ago", re.I)
+ENGLISH_DAY = re.compile(r"([a-z]{3})[a-z]*\.? (\d{1,2}), (\d{4}).*", re.I)
+AGO_DAYS = {"minute": 1 / 1440, "hour": 1 / 24, "day": 1, "week": 7, "month": 30, "year": 365}
 
 # What a service knows better than the table below: (status, body) → its own error, or None for the usual one.
 Translate = Callable[[int, str], ProviderError | None]
@@ -34,7 +55,14 @@ def check_base_url(value: str) -> str:
     return value
 
 
+def check_key(value: SecretStr) -> SecretStr:
+    if not re.fullmatch(r"[!-~]+", value.get_secret_value()):
+        raise ValueError("it must be printable ASCII without spaces")
+    return value
+
+
 BaseUrl = Annotated[str, AfterValidator(check_base_url)]
+Key = Annotated[SecretStr, AfterValidator(check_key)]
 
 
 class ServiceApi:
@@ -56,30 +84,20 @@ class ServiceApi:
         self._translate = translate
         self._client: httpx.AsyncClient | None = None
 
-    async def get(self, path: str, params: Mapping[str, str | int]) -> dict[str, Any]:
+    async def get(self, path: str, params: Mapping[str, str | int | Sequence[str]]) -> dict[str, Any]:
         return await self._call("GET", path, params=dict(params))
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        return await self._call("POST", path, json=dict(body))
+        """What is None in `body` is left out of it."""
+        return await self._call("POST", path, json={key: value for key, value in body.items() if value is not None})
 
     async def aclose(self) -> None:
         if self._client is not None:
             await self._client.aclose()
             self._client = None
 
-    async def _call(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
-        try:
-            # httpx counts between two reads; only this bounds a body that trickles.
-            async with asyncio.timeout(self._timeout):
-                response, body = await self._exchange(method, path, **arguments)
-        except (TimeoutError, httpx.TimeoutException):
-            raise TimedOut(f"{self._service} did not answer within {self._timeout:g} s") from None
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            # The text of httpx's errors may hold the address; its class says enough.
-            raise Unavailable(f"{self._service} cannot be reached ({type(error).__name__})") from error
-        return self._decode(response, body)
-
-    async def _exchange(self, method: str, path: str, **arguments: Any) -> tuple[httpx.Response, bytes]:
+    async def client(self) -> httpx.AsyncClient:
+        """The service's own client: no other service ever sees its headers."""
         if self._client is None:
             certificates = await asyncio.to_thread(known_certificates)
             # Two first calls may have waited together: the second takes the client that the first made.
@@ -90,44 +108,114 @@ class ServiceApi:
                 trust_env=False,
                 follow_redirects=False,
             )
-        async with self._client.stream(method, self._base_url + path, **arguments) as response:
-            body = bytearray()
-            async for chunk in response.aiter_bytes():
-                body += chunk
-                if len(body) > MAX_BODY:
-                    raise Unavailable(f"{self._service} sent more than {MAX_BODY // 2**20} MB")
-            return response, bytes(body)
+        return self._client
 
-    def _decode(self, response: httpx.Response, body: bytes) -> dict[str, Any]:
+    @asynccontextmanager
+    async def in_time(self) -> AsyncIterator[None]:
+        """The time limit of one call; what goes wrong on the wire inside it becomes one of our errors."""
+        try:
+            # httpx counts between two reads; only this bounds a body that trickles.
+            async with asyncio.timeout(self._timeout):
+                yield
+        except (TimeoutError, httpx.TimeoutException):
+            raise TimedOut(f"{self._service} did not answer within {self._timeout:g} s") from None
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            # The text of httpx's errors may hold the address; its class says enough.
+            raise Unavailable(f"{self._service} cannot be reached ({type(error).__name__})") from error
+
+    def decode(self, response: httpx.Response, body: bytes) -> dict[str, Any]:
         """The JSON object in the body, whatever the content type says; a failure becomes one of our errors."""
         if response.is_success:
-            try:
-                value = orjson.loads(body)
-            except orjson.JSONDecodeError:
-                value = None
+            value = _json(body)
             if isinstance(value, dict):
                 return value
         own = self._translate(response.status_code, body.decode(errors="replace")) if self._translate else None
         raise own or self._usual_error(response)
 
+    def too_much(self) -> Unavailable:
+        return Unavailable(f"{self._service} sent more than {MAX_BODY // 2**20} MB")
+
+    def found(
+        self,
+        rows: object,
+        *,
+        snippet: Sequence[str],
+        url: str = "url",
+        date: Sequence[str] = ("date",),
+        answer: object = "",
+    ) -> SearchResults:
+        """Rows of JSON as results, with the names of their keys; a row without an address is left out."""
+        hits = tuple(
+            SearchResult(
+                _text(row.get("title")),
+                row[url],
+                " … ".join(filter(None, (_text(row.get(key)) for key in snippet))),
+                next(filter(None, (as_day(row.get(key)) for key in date)), None),
+            )
+            for row in records(rows)
+            if isinstance(row.get(url), str) and row[url]
+        )
+        if not hits and not _text(answer):
+            raise NoResults(f"{self._service} found nothing")
+        return SearchResults(hits, _text(answer))
+
+    def page(
+        self,
+        asked: str,
+        text: object,
+        *,
+        url: object = None,
+        title: object = None,
+        date: object = None,
+        links: object = None,
+    ) -> Page:
+        """A page from what a reader gave for the URL `asked`; without text there is no page."""
+        if not isinstance(text, str) or not text.strip():
+            raise PageBlocked(f"{self._service} found no readable text on the page")
+        heading = MARKDOWN_TITLE.search(text)
+        named = (link for link in links if isinstance(link, str)) if isinstance(links, list) else _links(text)
+        return Page(
+            url=url if isinstance(url, str) and _is_web(url) else asked,
+            title=_text(title) or (heading[1].strip() if heading else ""),
+            text=text,
+            date=as_day(date),
+            links=tuple(dict.fromkeys(filter(_is_web, named))),
+        )
+
+    async def _call(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
+        async with self.in_time():
+            client = await self.client()
+            async with client.stream(method, self._base_url + path, **arguments) as response:
+                body = bytearray()
+                async for chunk in response.aiter_bytes():
+                    body += chunk
+                    if len(body) > MAX_BODY:
+                        raise self.too_much()
+        return self.decode(response, bytes(body))
+
     def _usual_error(self, response: httpx.Response) -> ProviderError:
         status = response.status_code
         who = self._service
+        wait = _wait(response.headers)
         if response.is_success:
             return Unavailable(f"{who} sent an answer that is not the expected JSON")
         if status in (401, 403):
             return AuthFailed(f"{who} refused the key (status {status})")
         if status == 402:
             return QuotaExceeded(f"the plan at {who} is used up (status 402)")
+        if status in (408, 504):
+            return TimedOut(f"{who} ran out of time itself (status {status})", retry_after=wait)
         if status == 429:
-            wait = retry_after(response.headers.get("retry-after"))
             return RateLimited(f"{who} is rate-limiting us (status 429)", retry_after=wait)
         if status in (400, 422):
             return BadRequest(f"{who} refused the request as invalid (status {status})")
         if status < 500:
             return Unavailable(f"{who} answered with status {status}; check its base_url")
-        wait = retry_after(response.headers.get("retry-after"))
         return Unavailable(f"{who} is having trouble (status {status})", retry_after=wait)
+
+
+def bearer(key: SecretStr | None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
 
 
 def retry_after(value: str | None) -> float | None:
@@ -145,9 +233,110 @@ def retry_after(value: str | None) -> float | None:
     return max(0.0, (when - datetime.now(UTC)).total_seconds())
 
 
+def _wait(headers: httpx.Headers) -> float | None:
+    """Retry-After, else the first window of X-RateLimit-Reset, in seconds from now or since 1970."""
+    wait = retry_after(headers.get("retry-after"))
+    if wait is None:
+        reset = headers.get("x-ratelimit-reset", "").partition(",")[0].strip()
+        wait = float(reset) if reset.isdecimal() else None
+        if wait is not None and wait > 1e9:
+            wait = max(0.0, wait - datetime.now(UTC).timestamp())
+    return wait
+
+
+# Our words in theirs
+
+
 def with_sites(query: SearchQuery) -> str:
     """The query's text with its domain filters as `site:` and `-site:`, for engines that have no parameter for them."""
     only = " OR ".join(f"site:{domain}" for domain in query.allowed_domains)
     but = " ".join(f"-site:{domain}" for domain in query.blocked_domains)
     grouped = f"({only})" if len(query.allowed_domains) > 1 else only
     return " ".join(part for part in (query.text, grouped, but) if part)
+
+
+def days_of(query: SearchQuery, *, relative: bool = False) -> tuple[date | None, date | None]:
+    """The first and the last day, if the query names one; its time range then narrows the first.
+
+    `relative` is for a service without time ranges: for it the range alone makes a first day.
+    """
+    first, last = (date.fromisoformat(day) if day else None for day in (query.published_after, query.published_before))
+    if query.time_range != "all" and (first or last or relative):
+        start = datetime.now(UTC).date() - timedelta(days=DAYS[query.time_range])
+        first = max(first, start) if first else start
+    return first, last
+
+
+def google_time(query: SearchQuery) -> str | None:
+    """Google's `tbs`, which its resellers pass on."""
+    first, last = days_of(query)
+    if not first and not last:
+        return None if query.time_range == "all" else f"qdr:{query.time_range}"
+    ends = (first or LONG_AGO, last or datetime.now(UTC).date())
+    return "cdr:1,cd_min:{},cd_max:{}".format(*(f"{day.month}/{day.day}/{day.year}" for day in ends))
+
+
+# Their rows in ours
+
+
+def part(value: object, *keys: str) -> Any:
+    """What lies under these keys, one inside the other; None where one is missing or is no object."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def records(value: object) -> list[Mapping[str, Any]]:
+    """The objects of a list; whatever else a service may have sent instead is none."""
+    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
+
+
+def error_part(body: str, *keys: str) -> Any:
+    """What an error's body says under these keys, if it is JSON at all."""
+    return part(_json(body), *keys)
+
+
+def as_day(value: object) -> str | None:
+    """YYYY-MM-DD from ISO 8601, RFC 1123, "May 1, 2026" or "3 days ago"; None from anything else."""
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
+    if ago := AGO.match(text):
+        count = int(ago[1]) if ago[1].isdecimal() else 1
+        return (datetime.now(UTC) - timedelta(days=count * AGO_DAYS[ago[2].lower()])).date().isoformat()
+    for read in (_iso, _english, parsedate_to_datetime):
+        try:
+            return read(text).date().isoformat()
+        except (ValueError, OverflowError):
+            continue
+    return None
+
+
+def _iso(text: str) -> datetime:
+    return datetime.strptime(text[:10], "%Y-%m-%d")
+
+
+def _english(text: str) -> datetime:
+    return datetime.strptime(ENGLISH_DAY.sub(r"\1 \2 \3", text), "%b %d %Y")
+
+
+def _json(body: str | bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _text(value: object) -> str:
+    """A text, or several as one; nothing from what is neither."""
+    if isinstance(value, list):
+        return " … ".join(item.strip() for item in value if isinstance(item, str) and item.strip())
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _is_web(url: str) -> bool:
+    return url.startswith(("https://", "http://"))
+
+
+def _links(markdown: str) -> Iterable[str]:
+    return (found[1] for found in MARKDOWN_LINK.finditer(markdown))

@@ -54,6 +54,7 @@ class Page:
     text: str
     date: str | None = None
     links: tuple[str, ...] = ()
+    public: bool = True  # False if only `allow_networks` let it be read: then it is kept for the caller alone
 
 
 @runtime_checkable
@@ -95,6 +96,8 @@ def _from_mapping(kind: type[T], value: object) -> T:
         given = value.get(field.name)
         if field.name == "links":
             known["links"] = tuple(str(link) for link in given or ())
+        elif field.name == "public":
+            known["public"] = given is None or bool(given)
         elif given is not None:
             known[field.name] = str(given)
         elif field.name in ("title", "url", "text"):

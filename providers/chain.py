@@ -1,39 +1,37 @@
 """Ordered fail-over: asks one provider after the other until one has an answer. Empty counts as failure.
 
 Handed the providers in their order and a query or URL; hands on the answer, who gave it and why the others did not.
-From a private provider nothing falls over to a public one unless the operator said so.
+From a private provider nothing falls over to a public one unless the operator said so, and no hosted reader hears of
+a page that is not public. A provider that cools down is passed over; if all do, that is the answer, at once: waiting
+would hold the model up, and asking one all the same would keep it down.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import re
-import traceback
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar, runtime_checkable
-from urllib.parse import urlsplit
 
 from .base import Page, SearchQuery, SearchResult, SearchResults, as_page, as_results
-from .errors import BadRequest, NoResults, PageBlocked, ProviderError, TimedOut, Unavailable
+from .errors import BadRequest, NoResults, NotAllowed, PageBlocked, ProviderError, Unavailable
+from .exchange import Exchange
 from .registry import Named
+from .urls import canonical, clean_domains, host_of, in_domains, scheme_of
 from .web.guard import Guard
-
-log = logging.getLogger(__name__)
-
-DEFAULT_TIMEOUT = 15.0  # for a provider that does not say how long it may take
-GRACE = 1.0  # a provider's own time limit speaks first: its error says more than ours
 
 _OUTSIDE = Guard()
 
 T = TypeVar("T")
+
+IsPublic = Callable[[str], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     provider: str
     reason: str
+    error: ProviderError | None = field(default=None, compare=False, repr=False)  # None if it was not asked
 
 
 class AllFailed(ProviderError):
@@ -45,11 +43,16 @@ class AllFailed(ProviderError):
         super().__init__(f"{what} ({reasons or 'none is configured'}).")
 
 
+class Withheld(ProviderError):
+    """A hosted reader was passed over: the page is none of its business."""
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     results: SearchResults
     provider: str
     failures: tuple[Failure, ...] = ()
+    age: float | None = None  # seconds since it was asked for, if nobody was asked now
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class Opened:
     page: Page
     provider: str
     failures: tuple[Failure, ...] = ()
+    age: float | None = None
 
 
 @runtime_checkable
@@ -67,21 +71,29 @@ class Owner(Protocol):
 
 
 class SearchChain:
-    def __init__(self, members: Sequence[Named], *, public_fallback: bool = False) -> None:
+    """`exchange` holds the lines to the providers; chains that share members share it."""
+
+    def __init__(
+        self, members: Sequence[Named], *, public_fallback: bool = False, exchange: Exchange | None = None
+    ) -> None:
         self._members = tuple(members)
         self._public_fallback = public_fallback
+        self._exchange = exchange or Exchange()
 
-    async def search(self, query: SearchQuery, provider: str | None = None) -> Found:
+    async def search(self, query: SearchQuery, provider: str | None = None, caller: str = "") -> Found:
         """The first useful answer. `provider` is asked first; the others stay behind it in their order."""
-        wanted = _with_clean_domains(query)
+        wanted = _normalised(query)
 
-        async def ask(member: Named) -> SearchResults:
-            provider: Any = member.provider
-            return _select(as_results(await provider.search(wanted)), wanted, public=not member.private)
+        async def ask(member: Named) -> tuple[SearchResults, float | None]:
+            async def work() -> SearchResults:
+                provider: Any = member.provider
+                return _select(as_results(await provider.search(wanted)), wanted, public=not member.private)
+
+            return await self._exchange.ask(member, "search", wanted, work, caller)
 
         fall_over = _FallOver("No search provider had an answer", public_fallback=self._public_fallback)
-        results, name = await fall_over.first(self._order(provider), ask)
-        return Found(results, name, tuple(fall_over.failures))
+        (results, age), name = await fall_over.first(self._order(provider), ask)
+        return Found(results, name, tuple(fall_over.failures), age)
 
     def _order(self, first: str | None) -> tuple[Named, ...]:
         if first is None:
@@ -93,32 +105,86 @@ class SearchChain:
 
 
 class ReadChain:
-    def __init__(self, members: Sequence[Named], *, public_fallback: bool = False) -> None:
+    """`is_public` is the guard's word on a URL, asked before a hosted reader hears of it."""
+
+    def __init__(
+        self,
+        members: Sequence[Named],
+        *,
+        public_fallback: bool = False,
+        exchange: Exchange | None = None,
+        is_public: IsPublic | None = None,
+    ) -> None:
         self._members = tuple(members)
         self._public_fallback = public_fallback
+        self._exchange = exchange or Exchange()
+        self._is_public = is_public
 
-    async def read(self, url: str) -> Opened:
+    async def read(self, url: str, caller: str = "") -> Opened:
         """The page, from the owner of the URL alone if it has one (a local document), else from the first that can."""
+        readers = self._readers(url)
+        clearance = _Clearance(url, self._is_public)
 
-        async def ask(member: Named) -> Page:
-            provider: Any = member.provider
-            page = as_page(await provider.read(url))
-            if not page.text.strip():
-                raise PageBlocked("the page has no readable text")
-            return page
+        async def ask(member: Named) -> tuple[Page, float | None]:
+            async def work() -> Page:
+                provider: Any = member.provider
+                page = as_page(await provider.read(url))
+                if not page.text.strip():
+                    raise PageBlocked("the page has no readable text")
+                return page
+
+            if member.hosted:
+                await clearance.check()
+            return await self._exchange.ask(member, "read", canonical(url), work, caller)
 
         fall_over = _FallOver("No reader could open the page", public_fallback=self._public_fallback)
-        page, name = await fall_over.first(self._readers(url), ask)
-        return Opened(page, name, tuple(fall_over.failures))
+        try:
+            (page, age), name = await fall_over.first(readers, ask)
+        except AllFailed:
+            if clearance.refused and all(member.hosted for member in readers):
+                raise clearance.refused from None
+            raise
+        return Opened(page, name, tuple(fall_over.failures), age)
 
     def _readers(self, url: str) -> tuple[Named, ...]:
         """Who may read this URL. A provider that owns documents reads those and nothing else."""
         for member in self._members:
             if isinstance(member.provider, Owner) and member.provider.owns(url):
                 return (member,)
-        if _scheme(url) == "local":
+        if scheme_of(url) == "local":
             raise Unavailable("There is no such document.")
-        return tuple(member for member in self._members if not isinstance(member.provider, Owner))
+        readers = tuple(member for member in self._members if not isinstance(member.provider, Owner))
+        if not readers:
+            raise Unavailable("no configured reader can open web pages")
+        return readers
+
+
+class _Clearance:
+    """Whether hosted readers may hear of a URL: the guard is asked when the first of them would, and once."""
+
+    def __init__(self, url: str, is_public: IsPublic | None) -> None:
+        self.refused: NotAllowed | None = None
+        self._url = url
+        self._is_public = is_public
+        self._reason: str | None = None
+
+    async def check(self) -> None:
+        if self._reason is None:
+            self._reason = await self._ask()
+        if self._reason:
+            raise Withheld(self._reason)
+
+    async def _ask(self) -> str:
+        if self._is_public is None:
+            return ""
+        try:
+            public = await self._is_public(self._url)
+        except NotAllowed as error:
+            self.refused = error
+            return f"not asked, because {error}"
+        except ProviderError as error:  # what cannot be looked up here may be anything
+            return f"not asked, because {error}"
+        return "" if public else "not asked, because the page is not public and this reader is hosted by others"
 
 
 class _FallOver:
@@ -136,41 +202,29 @@ class _FallOver:
                 self._note(member, "not asked, because `public_fallback` is off and a private provider came first")
                 continue
             try:
-                return await _bounded(member, ask), member.name
+                return await ask(member), member.name
             except ProviderError as error:
                 if not error.falls_over:
                     raise
-                self._note(member, str(error))
+                self._note(member, str(error), error)
                 self._public_allowed = self._public_allowed and (self._public_fallback or not member.private)
         raise AllFailed(self._verdict, self.failures)
 
-    def _note(self, member: Named, reason: str) -> None:
-        self.failures.append(Failure(member.name, reason))
+    def _note(self, member: Named, reason: str, error: ProviderError | None = None) -> None:
+        self.failures.append(Failure(member.name, reason, error))
 
 
-async def _bounded(member: Named, ask: Callable[[Named], Awaitable[T]]) -> T:
-    """One provider's answer, in its time, with no foreign exception left. Cancellation passes through."""
-    own = getattr(member.provider, "timeout", None)
-    limit = own + GRACE if isinstance(own, int | float) else DEFAULT_TIMEOUT
-    try:
-        async with asyncio.timeout(limit):
-            return await ask(member)
-    except ProviderError:
-        raise
-    except TimeoutError:
-        raise TimedOut("no answer in time") from None
-    except Exception as error:  # The boundary to plugins, which may raise anything.
-        # The stack holds source lines only. The exception's text is left out: it may hold a key.
-        stack = "".join(traceback.format_tb(error.__traceback__))
-        log.warning("provider %s raised %s\n%s", member.name, type(error).__name__, stack)
-        raise Unavailable(f"the provider failed ({type(error).__name__})") from error
-
-
-def _with_clean_domains(query: SearchQuery) -> SearchQuery:
+def _normalised(query: SearchQuery) -> SearchQuery:
+    """The query in the one spelling that providers are asked and answers are kept under."""
     allowed = clean_domains(query.allowed_domains)
     if query.allowed_domains and not allowed:
         raise BadRequest("None of the allowed domains is a domain name.")
-    return replace(query, allowed_domains=allowed, blocked_domains=clean_domains(query.blocked_domains))
+    return replace(
+        query,
+        text=" ".join(query.text.split()),
+        allowed_domains=tuple(sorted(set(allowed))),
+        blocked_domains=tuple(sorted(set(clean_domains(query.blocked_domains)))),
+    )
 
 
 def _select(found: SearchResults, query: SearchQuery, *, public: bool) -> SearchResults:
@@ -186,7 +240,7 @@ def _select(found: SearchResults, query: SearchQuery, *, public: bool) -> Search
         if query.allowed_domains and not in_domains(host, query.allowed_domains):
             continue
         if _in_range(result.date, query):
-            chosen.setdefault(_same_page(result.url), result)
+            chosen.setdefault(canonical(result.url), result)
     if not chosen and found.results:
         raise NoResults("nothing found that passes the filters")
     if not chosen and not found.answer:
@@ -195,58 +249,13 @@ def _select(found: SearchResults, query: SearchQuery, *, public: bool) -> Search
 
 
 def _leads_outside(url: str) -> bool:
-    if _scheme(url) == "local":
+    if scheme_of(url) == "local":
         return True
     try:
         _OUTSIDE.parse(url)
     except ProviderError:
         return False
     return True
-
-
-def host_of(url: str) -> str:
-    """The host that domain filters look at, in ASCII; the label of a `local:label/path`; empty for anything else."""
-    scheme = _scheme(url)
-    if scheme == "local":
-        return url[len("local:") :].partition("/")[0].lower()
-    try:
-        return _ascii(urlsplit(url.strip()).hostname or "") if scheme in ("http", "https") else ""
-    except ValueError:
-        return ""
-
-
-def in_domains(host: str, domains: Iterable[str]) -> bool:
-    """Exact or below: `docs.example.org` is in `example.org`, `badexample.org` is not."""
-    return any(host == domain or host.endswith("." + domain) for domain in domains)
-
-
-def clean_domains(given: Iterable[str]) -> tuple[str, ...]:
-    """Domains as people and models write them (`*.example.org`, `https://example.org/`), in the form of `host_of`."""
-
-    def bare() -> Iterator[str]:
-        for text in given:
-            host = text.strip().lower().partition("://")[2] or text.strip().lower()
-            yield _ascii(re.split(r"[/:?#]", host, maxsplit=1)[0].removeprefix("*").strip("."))
-
-    return tuple(domain for domain in bare() if domain)
-
-
-def _ascii(host: str) -> str:
-    host = host.lower().rstrip(".")
-    try:
-        return host.encode("idna").decode("ascii")
-    except UnicodeError:
-        return host
-
-
-def _scheme(url: str) -> str:
-    return url.strip().partition(":")[0].lower()
-
-
-def _same_page(url: str) -> str:
-    """The spelling under which two results count as one page."""
-    page = url.strip().partition("#")[0]
-    return page.rstrip("/").partition("://")[2].removeprefix("www.") or page
 
 
 def _in_range(date: str | None, query: SearchQuery) -> bool:

@@ -13,19 +13,31 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError
+
+from .limits import Limits
+from .settings import Count, PerSecond, Seconds
 
 if TYPE_CHECKING:
     from .web.http import Fetcher
 
 SERVICES: Mapping[str, str] = {
+    "brave": "providers.services.brave:Brave",
+    "chromium": "providers.services.chromium:Chromium",
+    "crawl4ai": "providers.services.crawl4ai:Crawl4AI",
     "direct": "providers.services.direct:Direct",
     "duckduckgo": "providers.services.duckduckgo:DuckDuckGo",
+    "exa": "providers.services.exa:Exa",
+    "firecrawl": "providers.services.firecrawl:Firecrawl",
+    "jina": "providers.services.jina:Jina",
     "local": "providers.services.local:Local",
+    "perplexity": "providers.services.perplexity:Perplexity",
     "searxng": "providers.services.searxng:Searxng",
+    "serper": "providers.services.serper:Serper",
+    "tavily": "providers.services.tavily:Tavily",
 }
 PLUGINS = "groundwire.providers"  # the entry-point group of third-party providers
 
@@ -42,7 +54,10 @@ class ProviderEntry(BaseModel, extra="forbid"):
     base_url: str | None = None
     timeout: float | None = None
     private: bool | None = None
-    options: dict[str, Any] = {}
+    rate: PerSecond | None = None
+    concurrency: Count | None = None
+    min_gap: Seconds | None = None
+    options: Annotated[dict[str, Any], Field(repr=False)] = {}  # may hold a password
 
 
 class ProviderConfigError(ValueError):
@@ -57,6 +72,7 @@ class Named:
     type: str
     provider: object = field(repr=False)
     private: bool = False
+    limits: Limits = field(default_factory=Limits)
 
     @property
     def can_search(self) -> bool:
@@ -65,6 +81,16 @@ class Named:
     @property
     def can_read(self) -> bool:
         return callable(getattr(self.provider, "read", None))
+
+    @property
+    def hosted(self) -> bool:
+        """Whether reading a page through it tells the page's URL to somebody else's server."""
+        return bool(getattr(self.provider, "hosted", False))
+
+    @property
+    def reads_itself(self) -> bool:
+        """Whether it dials pages itself or owns them: then a page that cannot be read is the page's fault."""
+        return bool(getattr(self.provider, "uses_open_web", False)) or hasattr(self.provider, "owns")
 
 
 def build(entries: Sequence[ProviderEntry], fetcher: Fetcher) -> dict[str, Named]:
@@ -108,14 +134,17 @@ def _build(entry: ProviderEntry, fetcher: Fetcher) -> Named:
         service = load(entry.type)
         settings = _settings(service, given)
         provider = service(settings, fetcher) if getattr(service, "uses_open_web", False) else service(settings)
+        limits = _limits(entry, provider)
     except ValidationError as error:
         # Not chained: pydantic's own text quotes the input, and the input may be a key.
         raise ProviderConfigError(_explain(entry, error)) from None
+    except ProviderConfigError as error:
+        raise ProviderConfigError(f"provider {entry.name!r} ({entry.type}): {error}") from None
     except Exception as error:  # A boundary: a plugin's import and constructor may raise anything.
         raise ProviderConfigError(
             f"provider {entry.name!r}: the type {entry.type!r} cannot be set up ({type(error).__name__})"
         ) from error
-    return Named(entry.name, entry.type, provider, _is_private(entry, service, settings))
+    return Named(entry.name, entry.type, provider, _is_private(entry, service, settings), limits)
 
 
 def _flatten(entry: ProviderEntry) -> dict[str, Any]:
@@ -135,6 +164,12 @@ def _settings(service: Any, given: dict[str, Any]) -> BaseModel | dict[str, Any]
     if isinstance(model, type) and issubclass(model, BaseModel):
         return model.model_validate(given)
     return given
+
+
+def _limits(entry: ProviderEntry, provider: object) -> Limits:
+    """What the operator said, else what the provider says of itself in `limits`, a mapping of the same keys."""
+    said = entry.model_dump(include={"rate", "concurrency", "min_gap"}, exclude_none=True)
+    return Limits(**{**getattr(provider, "limits", {}), **said})
 
 
 def _is_private(entry: ProviderEntry, service: Any, settings: BaseModel | dict[str, Any]) -> bool:

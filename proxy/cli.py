@@ -27,12 +27,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # not in our lines, and not free
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     logging.getLogger("groundwire").setLevel(logging.INFO if given.command == "serve" else logging.ERROR)
+    if given.command == "check":  # its report says it all
+        logging.getLogger("providers").setLevel(logging.CRITICAL)
     try:
         if given.command == "serve":
             return _serve(given)
-        from . import terminal
+        from . import doctor, terminal
 
-        command: Command = getattr(terminal, given.command)
+        command: Command = doctor.check if given.command == "check" else getattr(terminal, given.command)
         code = asyncio.run(command(load(given.config, os.environ), given))
         sys.stdout.flush()  # here, where a closed pipe is still ours to handle
         return code
@@ -61,8 +63,6 @@ def _serve(given: argparse.Namespace) -> int:
     shown = f"[{host}]" if ":" in host else host
 
     def started() -> None:
-        for note in config.notes:
-            print(f"Note: {note}")
         print(f"Groundwire is listening on http://{shown}:{port}", flush=True)
         print(f'Point any OpenAI client at it: OpenAI(base_url="http://{shown}:{port}/v1")', flush=True)
 
@@ -116,5 +116,6 @@ def _parser() -> argparse.ArgumentParser:
     read.add_argument("url", nargs="+")
     read.add_argument("--json", action="store_true", help="print JSON; a list for several URLs")
 
-    add("check", "Try every provider and upstream, and name what is broken and how to mend it.")
+    check = add("check", "Try every provider and upstream, and name what is broken and how to mend it.")
+    check.add_argument("--json", action="store_true", help="print JSON")
     return parser

@@ -22,7 +22,6 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainValidator,
-    PrivateAttr,
     SecretStr,
     ValidationError,
     field_validator,
@@ -30,6 +29,7 @@ from pydantic import (
 )
 
 from providers.registry import PLUGINS, SERVICES, ProviderEntry
+from providers.settings import CacheSettings, CooldownSettings, Count, Seconds, no_switch, off
 
 from .config_file import ConfigError as ConfigError
 from .config_file import Document, KeyPath, read
@@ -38,7 +38,7 @@ OPENAI = "https://api.openai.com/v1"
 OLLAMA = "http://127.0.0.1:11434/v1"
 
 # Which provider each variable brings when no `providers` are configured, in fail-over order.
-_PROVIDER_VARIABLES = {
+PROVIDER_VARIABLES = {
     "TAVILY_API_KEY": "tavily",
     "EXA_API_KEY": "exa",
     "BRAVE_API_KEY": "brave",
@@ -48,17 +48,7 @@ _PROVIDER_VARIABLES = {
     "JINA_API_KEY": "jina",
     "FIRECRAWL_API_KEY": "firecrawl",
 }
-
-
-def _no_switch(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("must be a number")
-    return value
-
-
-def _off(value: object) -> object:
-    """YAML reads an unquoted `off` as false. Only that direction: `on` names no mode, so it stays an error."""
-    return "off" if str(value).lower() in ("off", "false", "no") else value
+_KEYLESS = ("tavily",)  # searches without its key too
 
 
 def _base_url(value: str) -> str:
@@ -99,8 +89,6 @@ def _forward_path(value: str) -> str:
     return value
 
 
-Count = Annotated[int, BeforeValidator(_no_switch), Field(ge=1, le=1_000_000)]
-Seconds = Annotated[float, BeforeValidator(_no_switch), Field(gt=0, le=86_400)]
 Name = Annotated[str, Field(min_length=1)]
 Domain = Annotated[str, AfterValidator(_domain)]
 Network = Annotated[ipaddress.IPv4Network | ipaddress.IPv6Network, PlainValidator(_network)]
@@ -131,10 +119,10 @@ class ClientKey(_Section):
 
 class ServerConfig(_Section):
     host: Annotated[str, AfterValidator(_host)] = "127.0.0.1"
-    port: Annotated[int, BeforeValidator(_no_switch), Field(ge=0, le=65_535)] = 8080
+    port: Annotated[int, BeforeValidator(no_switch), Field(ge=0, le=65_535)] = 8080
     keys: list[ClientKey] = []
     allowed_hosts: list[Annotated[str, AfterValidator(_host)]] = []
-    max_body: Annotated[ByteSize, BeforeValidator(_no_switch), Field(ge=1024)] = ByteSize(10 << 20)
+    max_body: Annotated[ByteSize, BeforeValidator(no_switch), Field(ge=1024)] = ByteSize(10 << 20)
     request_timeout: Seconds = 600
     body_timeout: Seconds = 10
     drain_timeout: Seconds = 30
@@ -178,16 +166,17 @@ class UpstreamConfig(_Section):
 
 
 class ToolsConfig(_Section):
-    mode: Annotated[Literal["auto", "on_request", "off"], BeforeValidator(_off)] = "auto"
+    mode: Annotated[Literal["auto", "on_request", "off"], BeforeValidator(off)] = "auto"
     search: list[str] = []
     read: list[str] = []
     parameters: Literal["basic", "full"] = "basic"
     provenance: Literal["strict", "context", "open"] = "context"
-    progress: Annotated[Literal["off", "reasoning"], BeforeValidator(_off)] = "off"
+    progress: Annotated[Literal["off", "reasoning"], BeforeValidator(off)] = "off"
     max_results: Annotated[Count, Field(le=50)] = 5
     max_page_length: Annotated[Count, Field(ge=200)] = 15_000
     max_rounds: Annotated[Count, Field(le=100)] = 6
     max_opens: Annotated[Count, Field(le=100)] = 8
+    max_characters: Annotated[Count, Field(ge=1000)] = 100_000
     open_timeout: Seconds = 15
     allowed_domains: list[Domain] = []
     blocked_domains: list[Domain] = []
@@ -206,13 +195,9 @@ class Config(_Section):
     providers: list[ProviderEntry]
     tools: ToolsConfig = ToolsConfig()
     citations: CitationsConfig = CitationsConfig()
+    cache: CacheSettings = CacheSettings()
+    cooldown: CooldownSettings = CooldownSettings()
     store: str = "memory"
-    _notes: tuple[str, ...] = PrivateAttr(())
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the operator should hear at start although nothing is wrong."""
-        return self._notes
 
     @field_validator("store")
     @classmethod
@@ -241,12 +226,11 @@ def from_environment(environ: Mapping[str, str]) -> Config:
 
 def _finish(document: Document, environ: Mapping[str, str], host: str | None = None, port: int | None = None) -> Config:
     """Fills what the document leaves out, validates it, adds what comes from elsewhere, and checks it as a whole."""
-    notes: tuple[str, ...] = ()
     if "upstreams" not in document.values:
         document.values["upstreams"] = [_environment_upstream(environ)]
         document.places["upstreams", 0] = "OPENAI_BASE_URL"
     if "providers" not in document.values:
-        document.values["providers"], notes = _environment_providers(environ)
+        document.values["providers"] = _environment_providers(environ)
     try:
         given = Config.model_validate(document.values)
     except ValidationError as error:
@@ -267,7 +251,6 @@ def _finish(document: Document, environ: Mapping[str, str], host: str | None = N
         }
     )
     config = _with_first_search(config, environ)
-    config._notes = notes
     if problems := [document.problem(path, text + document.given(path)) for path, text in _contradictions(config)]:
         raise ConfigError(document.origin, problems)
     return config
@@ -279,20 +262,14 @@ def _environment_upstream(environ: Mapping[str, str]) -> dict[str, str]:
     return {"name": "default", "type": "openai", "base_url": base_url, "api_key": key}
 
 
-def _environment_providers(environ: Mapping[str, str]) -> tuple[list[dict[str, str]], tuple[str, ...]]:
-    kinds = {kind: variable for variable, kind in _PROVIDER_VARIABLES.items() if environ.get(variable)}
-    usable = [kind for kind in kinds if kind in SERVICES] or ["duckduckgo"]
-    notes = [
-        f"{variable} is set, but {kind} is not available in this version, so it is not used."
-        for kind, variable in kinds.items()
-        if kind not in SERVICES
-    ]
-    return [_environment_provider(kind, environ) for kind in (*usable, "direct")], tuple(notes)
+def _environment_providers(environ: Mapping[str, str]) -> list[dict[str, str]]:
+    kinds = [kind for variable, kind in PROVIDER_VARIABLES.items() if environ.get(variable)] or ["duckduckgo"]
+    return [_environment_provider(kind, environ) for kind in (*kinds, "direct")]
 
 
 def _environment_provider(kind: str, environ: Mapping[str, str]) -> dict[str, str]:
     entry = {"name": kind, "type": kind}
-    for variable, of in _PROVIDER_VARIABLES.items():
+    for variable, of in PROVIDER_VARIABLES.items():
         if of == kind and environ.get(variable):
             entry["base_url" if variable.endswith("_URL") else "api_key"] = environ[variable]
     return entry
@@ -326,8 +303,8 @@ def _provider_on_demand(kind: str, configured: list[ProviderEntry], environ: Map
     if kind not in types:
         valid = ", ".join(dict.fromkeys([*(entry.name for entry in configured), *types]))
         raise ConfigError("WEB_SEARCH_PROVIDER", [f"there is no provider {kind!r}; valid here: {valid}"])
-    needed = next((variable for variable, of in _PROVIDER_VARIABLES.items() if of == kind), None)
-    if needed and not environ.get(needed):
+    needed = next((variable for variable, of in PROVIDER_VARIABLES.items() if of == kind), None)
+    if needed and kind not in _KEYLESS and not environ.get(needed):
         raise ConfigError("WEB_SEARCH_PROVIDER", [f"{kind} needs {needed}, or an entry of its own under providers"])
     return ProviderEntry.model_validate(_environment_provider(kind, environ))
 

@@ -88,6 +88,7 @@ class Engine:
             allowed_domains=search.allowed_domains,
             blocked_domains=search.blocked_domains,
             secrets=request.secrets,
+            caller=request.caller,
         )
 
 

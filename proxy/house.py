@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 
 from providers import registry
 from providers.chain import ReadChain, SearchChain
+from providers.exchange import Exchange
 from providers.web.guard import Guard
 from providers.web.http import Fetcher
 from tools.toolbox import Toolbox, ToolPolicy
@@ -34,6 +35,10 @@ class Lane:
     def serves(self, model: str) -> bool:
         return any(fnmatchcase(model, pattern) for pattern in self.config.models)
 
+    async def models(self) -> list[str]:
+        """Those that it lists and may serve. Raises `RequestError` where it cannot be asked."""
+        return [str(model["id"]) for model in await self.upstream.models() if self.serves(model["id"])]
+
 
 class House:
     def __init__(self, config: Config) -> None:
@@ -46,8 +51,13 @@ class House:
         self.searchers = [m for m in (self.providers[name] for name in tools.search) if m.can_search]
         self.readers = [m for m in (self.providers[name] for name in tools.read) if m.can_read]
         fallback = tools.public_fallback
-        self.search = SearchChain(self.searchers, public_fallback=fallback) if self.searchers else None
-        self.read = ReadChain(self.readers, public_fallback=fallback) if self.readers else None
+        exchange = Exchange(config.cooldown, config.cache)
+        self.search = self.read = None
+        if self.searchers:
+            self.search = SearchChain(self.searchers, public_fallback=fallback, exchange=exchange)
+        if self.readers:
+            is_public = self.fetcher.is_public
+            self.read = ReadChain(self.readers, public_fallback=fallback, exchange=exchange, is_public=is_public)
         policy = ToolPolicy(
             max_results=tools.max_results,
             max_page_length=tools.max_page_length,
@@ -56,6 +66,7 @@ class House:
             provenance=tools.provenance,
             parameters=tools.parameters,
             max_opens=tools.max_opens,
+            max_characters=tools.max_characters,
         )
         self.toolbox = Toolbox(self.search, self.read, policy)
         style, footer = config.citations.style, config.citations.footer

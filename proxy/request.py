@@ -35,4 +35,5 @@ class ChatRequest:
     include_usage: bool = False
     search: SearchOptions = field(default_factory=SearchOptions)
     secrets: tuple[str, ...] = ()  # the caller's own credential: it must not leave in a query
+    caller: str = ""  # who asks, as an HMAC of that credential; empty without client keys
     changed: bool = False  # does `body` differ from `raw`?

@@ -5,7 +5,9 @@ that the edge let in; each picks its dialect, lets the engine answer or forwards
 from __future__ import annotations
 
 import asyncio
+import hmac
 import re
+import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
@@ -27,6 +29,7 @@ from .request import ChatRequest
 from .sse import encode
 from .upstreams.base import Broken, Forwarding
 
+_CALLERS = secrets.token_bytes(32)  # nothing that belongs to a caller outlives this process
 SEARCH_HEADER = "x-groundwire-search"
 _FORWARDED_UP = frozenset({"accept", "openai-beta", "traceparent", "tracestate", "x-title", "http-referer"})
 _FORWARDED_PATHS = re.compile(r"(?:completions|embeddings|rerank|moderations|images/.+|audio/.+)")
@@ -46,7 +49,8 @@ class ChatCompletions:
         headers = _headers(scope)
         raw = await read_body(receive, scope, house.config.server)
         request, lane = await self._route(chat.decode(raw))
-        request.secrets = (scope["credential"],) if "credential" in scope else ()
+        if credential := scope.get("credential", ""):
+            request.secrets, request.caller = (credential,), _caller(credential)
         mode = house.config.tools.mode
         wish = headers.get(SEARCH_HEADER, "").strip().lower()
         decision = decide(request, mode, wish, bool(house.toolbox.specs))
@@ -278,6 +282,10 @@ def _too_long() -> Failed:
 
 def _headers(scope: Scope) -> dict[str, str]:
     return {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
+
+
+def _caller(credential: str) -> str:
+    return hmac.digest(_CALLERS, credential.encode("latin-1"), "sha256").hex()
 
 
 def _upward(headers: Mapping[str, str]) -> dict[str, str]:

@@ -1,23 +1,15 @@
-"""What the commands other than `serve` do: one function each, named after its command. Handed a config and the parsed
+"""What `ask`, `search` and `open` do: one function each, named after its command. Handed a config and the parsed
 arguments; prints to the terminal and hands back the exit code.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import sys
-import time
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 
-from providers.base import SearchQuery
-from providers.chain import Owner, ReadChain, SearchChain
-from providers.errors import NoResults, ProviderError
-from providers.registry import Named
 from tools.ledger import Ledger, Source
 from tools.render import open_json, search_json
 
@@ -25,11 +17,9 @@ from .config import Config
 from .dialects import chat
 from .errors import RequestError, refuse
 from .events import Citation, Event, Failed, TextDelta, ToolStarted
-from .house import House, Lane
+from .house import House
 from .inject import Decision
 from .request import ChatRequest
-
-PROBE_PAGE = "https://example.com/"
 
 
 @asynccontextmanager
@@ -102,69 +92,10 @@ async def open(config: Config, given: argparse.Namespace) -> int:  # noqa: A001 
         return 1 if any(part.error for part in parts) else 0
 
 
-# check: the doctor
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    subject: str
-    ok: bool
-    detail: str
-    seconds: float
-
-
-async def check(config: Config, given: argparse.Namespace) -> int:
-    """Tries everything at once, prints a line each; the exit code says whether anything is broken."""
-    async with opened(config) as house:
-        tries = [_try(f"upstream {lane.upstream.name}", _list_models(lane)) for lane in house.lanes]
-        tries += [_try(f"search {member.name}", _search_once(member)) for member in house.searchers]
-        tries += [_try(f"read {m.name}", _read_once(m)) for m in house.readers if m not in house.searchers]
-        findings = await asyncio.gather(*tries)
-    width = max(len(finding.subject) for finding in findings)
-    for finding in findings:
-        word = "ok    " if finding.ok else "BROKEN"
-        print(f"{word}  {finding.subject:<{width}}  {finding.seconds * 1000:6.0f} ms  {finding.detail}")
-    for note in config.notes:
-        print(f"note    {note}")
-    return 0 if all(finding.ok for finding in findings) else 1
-
-
-async def _try(subject: str, attempt: Awaitable[str]) -> Finding:
-    began = time.monotonic()
-    try:
-        detail, ok = await attempt, True
-    except (ProviderError, RequestError) as error:
-        detail, ok = str(error), False
-    return Finding(subject, ok, detail, time.monotonic() - began)
-
-
-async def _list_models(lane: Lane) -> str:
-    models = await lane.upstream.models()
-    names = [str(model["id"]) for model in models if lane.serves(model["id"])]
-    return f"{len(names)} models: {', '.join(names[:5])}" if names else "reachable, but it lists no model"
-
-
-async def _search_once(member: Named) -> str:
-    query = SearchQuery("web search", limit=3)
-    if isinstance(member.provider, Owner):
-        provider: Any = member.provider
-        with suppress(NoResults):  # its documents need not be about our probe
-            await provider.search(query)
-        return "its documents can be searched"
-    found = await SearchChain([member]).search(query)
-    return f"{len(found.results.results)} results"
-
-
-async def _read_once(member: Named) -> str:
-    opened = await ReadChain([member]).read(PROBE_PAGE)
-    return f"{len(opened.page.text)} characters of {PROBE_PAGE}"
-
-
 async def _first_model(house: House) -> str:
     for lane in house.lanes:
-        for model in await lane.upstream.models():
-            if lane.serves(model["id"]):
-                return str(model["id"])
+        if served := await lane.models():
+            return served[0]
     raise refuse(404, "No upstream lists a model; name one with --model.")
 
 

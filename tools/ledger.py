@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import urlsplit
+
+from providers.urls import canonical, encode_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Ledger:
 
         `final_url` is where redirects led: from now on the same page, under the number of the URL that was asked for.
         """
-        spellings = [same_page(spelling) for spelling in (url, final_url) if spelling]
+        spellings = [canonical(spelling) for spelling in (url, final_url) if spelling]
         known = next((self._by_page[page] for page in spellings if page in self._by_page), None)
         if known is None:
             self._last += 1
@@ -62,7 +64,7 @@ class Ledger:
 
     def restore(self, n: int, url: str, title: str = "") -> None:
         """A number that an earlier answer of ours gave to a page keeps it. The first to claim a number holds it."""
-        if n not in self._by_number and same_page(url) not in self._by_page:
+        if n not in self._by_number and canonical(url) not in self._by_page:
             self._last = max(self._last, n)
             self._put(n, url, title, "", None)
 
@@ -80,23 +82,5 @@ class Ledger:
         if not source.title:
             source = replace(source, title=source.host)
         self._by_number[n] = source
-        self._by_page[same_page(url)] = n
+        self._by_page[canonical(url)] = n
         return source
-
-
-def encode_url(url: str) -> str:
-    """Percent-encodes what would end a Markdown link or break a line; leaves existing escapes alone."""
-    return quote(url.strip(), safe="%/:?#[]@!$&'*+,;=~-._", errors="replace")
-
-
-def same_page(url: str) -> str:
-    """The spelling under which two URLs count as one page: no fragment, no trailing slash, host in lower case."""
-    url = encode_url(url)
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return url
-    if parts.scheme not in ("http", "https"):
-        return url
-    netloc = parts.netloc.lower().removesuffix(":443" if parts.scheme == "https" else ":80")
-    return urlunsplit(("", netloc.removeprefix("www."), parts.path.rstrip("/"), parts.query, ""))

@@ -18,7 +18,7 @@ from .clean import clean, cut_place, one_line
 from .provenance import Address, normalise
 from .relevance import relevance
 from .render import PagePart, escape
-from .web_search import MAX_TITLE, excuse
+from .web_search import MAX_TITLE, remark
 
 SHORTEST = 200  # less than this is no use to a reader
 LONGEST_PAGE = 1_000_000  # what is kept of one page
@@ -100,7 +100,7 @@ def prepare(address: Address, opened: Opened) -> ReadPage:
         date=escape(one_line(page.date, 40)) if page.date else None,
         links=page.links,
         provider=opened.provider,
-        message=excuse(opened.failures, opened.provider),
+        message=remark(opened.failures, opened.provider, opened.age),
     )
 
 

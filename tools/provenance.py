@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from providers.chain import host_of, in_domains
-
-from .ledger import encode_url
+from providers.urls import encode_url, host_of, in_domains
 
 Mode = Literal["strict", "context", "open"]
 

@@ -14,13 +14,14 @@ from functools import partial
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from providers.base import SearchQuery
-from providers.chain import Found, ReadChain, SearchChain, host_of
+from providers.chain import Found, ReadChain, SearchChain
 from providers.errors import ProviderError
+from providers.urls import encode_url, host_of
 
 from . import open_page, web_search
 from .base import WEB_SEARCH, BadArguments, ToolCall, ToolResult, ToolSpec, decode_arguments, validate
 from .clean import one_line
-from .ledger import Ledger, encode_url
+from .ledger import Ledger
 from .open_page import OpenArguments, ReadPage
 from .provenance import Address, Domains, Mode, Provenance, Refused, holds_secret, normalise
 from .render import PagePart, SearchAnswer, escape, pages_text, search_text
@@ -33,6 +34,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 BOOK = 50_000  # characters, some milliseconds of work
+NO_ROOM = "what one answer may read of pages is used up; answer with what you have."
 CARRIES_KEY = "It holds what looks like a key or password, which must not leave; leave that out"
 
 
@@ -45,6 +47,7 @@ class ToolPolicy:
     provenance: Mode = "context"
     parameters: Literal["basic", "full"] = "basic"
     max_opens: int = 8
+    max_characters: int = 100_000  # of pages, over all calls of one request
     max_opens_per_host: int = 4
     max_searches: int = 20
     max_parallel: int = 8
@@ -77,8 +80,10 @@ class Toolbox:
         allowed_domains: Iterable[str] = (),
         blocked_domains: Iterable[str] = (),
         secrets: Collection[str] = (),
+        caller: str = "",
     ) -> Desk:
-        """A desk for one request: `limit` is how many results it wants, `secrets` are the keys that came with it."""
+        """A desk for one request: `limit` is how many results it wants, `secrets` are the keys that came with it,
+        `caller` is whose it is: what private providers gave is kept for its caller alone."""
         provenance = Provenance(self.policy.provenance, seen_texts)
         if self.policy.provenance == "context":  # what earlier answers cited
             provenance.add(source.url for source in ledger)
@@ -90,6 +95,7 @@ class Toolbox:
             most=limit or self.policy.max_results,
             domains=self.domains.narrowed(allowed_domains, blocked_domains),
             secrets=secrets,
+            caller=caller,
         )
 
 
@@ -106,6 +112,7 @@ class Desk:
         most: int,
         domains: Domains,
         secrets: Collection[str],
+        caller: str,
     ) -> None:
         self.searches = 0
         self.pages = 0
@@ -117,15 +124,18 @@ class Desk:
         self._most = most
         self._domains = domains
         self._secrets = secrets
+        self._caller = caller
         self._fence = "web-" + random_ids.token_hex(8)
         self._remembered: dict[str, ToolResult] = {}
         self._pages: dict[str, asyncio.Task[ReadPage]] = {}
+        self._room = toolbox.policy.max_characters
         self._opens_of: Counter[str] = Counter()
 
     @property
     def spent(self) -> bool:
-        """Whether the searches or the pages of this request are used up."""
-        return self.searches >= self._policy.max_searches or self.pages >= self._policy.max_opens
+        """Whether the searches, the pages or the characters of this request are used up."""
+        used_up = self.searches >= self._policy.max_searches or self.pages >= self._policy.max_opens
+        return used_up or self._room < open_page.SHORTEST
 
     async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """All calls of one turn, together. Sources are numbered in the order of the calls, whoever answers first."""
@@ -209,7 +219,7 @@ class Desk:
             if self.searches >= self._policy.max_searches:
                 raise BadArguments(f"the {self.searches} searches of this answer are used up")
             self.searches += 1
-            found = await self._toolbox.search.search(query, given.provider or None)
+            found = await self._toolbox.search.search(query, given.provider or None, self._caller)
         except (BadArguments, ProviderError) as error:
             return partial(SearchAnswer, shown, message=_sentence(error), ok=False)
         return partial(self._settle_search, query, found)
@@ -221,10 +231,16 @@ class Desk:
     async def _open(self, given: OpenArguments) -> Callable[[], list[PagePart]]:
         longest = self._policy.max_page_length
         asked = longest if given.max_length is None else min(given.max_length, longest)
-        each = min(max(asked // len(given.urls), open_page.SHORTEST), longest)
+        each = min(max(min(asked, self._room) // len(given.urls), open_page.SHORTEST), longest)
+        booked = each * len(given.urls)
+        if booked > self._room:
+            return lambda: [PagePart(encode_url(url), error=NO_ROOM) for url in given.urls]
+        self._room -= booked  # at once: the calls of a turn run together
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._open_one(url, given, each)) for url in given.urls]
-        return lambda: [self._settle_page(*task.result()) for task in tasks]
+        parts = [task.result() for task in tasks]
+        self._room += booked - sum(len(part.content) for part, _ in parts)
+        return lambda: [self._settle_page(part, page) for part, page in parts]
 
     async def _open_one(self, url: str, given: OpenArguments, max_length: int) -> tuple[PagePart, ReadPage | None]:
         try:
@@ -264,7 +280,7 @@ class Desk:
     async def _fetch(self, address: Address) -> ReadPage:
         if self._toolbox.read is None:
             raise Refused("no reader is configured")
-        opened = await self._toolbox.read.read(address.url)
+        opened = await self._toolbox.read.read(address.url, self._caller)
         if not self._domains.permit(opened.page.url or address.url):
             raise Refused("it leads to a domain that is not among those that may be opened here")
         return await _aside(len(opened.page.text), open_page.prepare, address, opened)

@@ -138,13 +138,16 @@ def answer(query: SearchQuery, found: Found, ledger: Ledger) -> SearchAnswer:
     direct = escape(one_line(found.results.answer, MAX_DIRECT))
     if not sources and not direct:
         return SearchAnswer(query.text, message=f"{found.provider}: nothing found that can be opened.", ok=False)
-    message = excuse(found.failures, found.provider)
+    message = remark(found.failures, found.provider, found.age)
     return SearchAnswer(query.text, found.provider, direct, tuple(sources), message)
 
 
-def excuse(failures: Sequence[Failure], served_by: str) -> str:
-    """One line on who should have served and did not; empty if the first one asked did."""
-    if not failures:
-        return ""
-    reasons = "; ".join(f"{failure.provider}: {failure.reason.rstrip('.')}" for failure in failures)
-    return f"Served by {served_by}, because others could not ({escape(one_line(reasons, 500))})."
+def remark(failures: Sequence[Failure], served_by: str, age: float | None) -> str:
+    """One line on who should have served and did not, and how old the answer is; empty if there is nothing to say."""
+    said = []
+    if failures:
+        reasons = "; ".join(f"{failure.provider}: {failure.reason.rstrip('.')}" for failure in failures)
+        said.append(f"Served by {served_by}, because others could not ({escape(one_line(reasons, 500))}).")
+    if age is not None:
+        said.append(f"Cached {age:.0f} s ago.")
+    return " ".join(said)

@@ -41,14 +41,20 @@ class Direct:
             async with asyncio.timeout(self._settings.timeout):
                 fetched = await self._fetcher.fetch(url)
                 _refuse(fetched.status)
+                fetched = await self._shown(fetched)
                 body = fetched.body[: self._settings.max_bytes]
                 page = await self._worker.extract(body, fetched.content_type, fetched.charset, fetched.url)
         except TimeoutError as error:
             raise TimedOut("the page could not be read in time") from error
-        return Page(fetched.url, page.title, page.text + _note(fetched, body), page.date, page.links)
+        text = page.text + _note(fetched, body)
+        return Page(fetched.url, page.title, text, page.date, page.links, fetched.public)
 
     async def aclose(self) -> None:
         await self._worker.aclose()
+
+    async def _shown(self, fetched: Fetched) -> Fetched:
+        """What there is to read. Here that is what came; `chromium` runs the page's scripts first."""
+        return fetched
 
 
 def _refuse(status: int) -> None:

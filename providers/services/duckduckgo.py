@@ -1,7 +1,7 @@
 """DuckDuckGo without a key, through the library `ddgs`, which reads the HTML page with a browser's fingerprint.
 
-Handed a `SearchQuery`; hands on hits. DuckDuckGo blocks addresses that ask in bursts, so calls start apart from each
-other, and a call that would have to wait longer than its own time limit is refused at once.
+Handed a `SearchQuery`; hands on hits. DuckDuckGo blocks addresses that ask in bursts, so it is limited to few calls
+from the start.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from ..api import BaseUrl, with_sites
 from ..base import SearchQuery, SearchResult
-from ..errors import NoResults, RateLimited, TimedOut, Unavailable
+from ..errors import NoResults, TimedOut, Unavailable
 
 # Every region DuckDuckGo knows, as country-language; the first of a country is its default.
 REGIONS = (  # noqa: SIM905 - sixty quoted strings read worse
@@ -37,26 +37,17 @@ class DuckDuckGo:
         region: str = "us-en"  # when the query names neither country nor language
 
     def __init__(self, settings: Settings) -> None:
-        self.timeout = 2 * settings.timeout  # the wait for a turn, and the call
+        self.timeout = settings.timeout
+        self.limits = {"rate": settings.rate, "concurrency": settings.in_flight}
         self._settings = settings
-        self._next_start = 0.0
         # A pool of its own: its size bounds the calls in flight even when callers leave before their thread is done.
         self._pool = ThreadPoolExecutor(settings.in_flight, thread_name_prefix="duckduckgo")
 
     async def search(self, query: SearchQuery) -> list[SearchResult]:
-        await self._turn()
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._ask, query)
 
     async def aclose(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-    async def _turn(self) -> None:
-        now = asyncio.get_running_loop().time()
-        wait = max(0.0, self._next_start - now)
-        if wait > self._settings.timeout:
-            raise RateLimited("too many searches are waiting for DuckDuckGo", retry_after=wait)
-        self._next_start = now + wait + 1 / self._settings.rate
-        await asyncio.sleep(wait)
 
     def _ask(self, query: SearchQuery) -> list[SearchResult]:
         from ddgs import DDGS

@@ -1,24 +1,24 @@
 """SearXNG, the metasearch engine people host themselves, over its JSON format.
 
 Handed a `SearchQuery`; hands on hits and the instant answers of its answerers. It has no count parameter, so more
-results mean more pages.
+results mean more pages. It knows no users either; a proxy before it may, so it takes a key or a name and password.
 """
 
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, SecretStr, model_validator
 
-from ..api import BaseUrl, ServiceApi, with_sites
+from ..api import PERIODS, BaseUrl, Key, ServiceApi, as_day, bearer, with_sites
 from ..base import SearchQuery, SearchResult, SearchResults
 from ..errors import AuthFailed, NoResults, ProviderError, Unavailable
 
 MAX_PAGES = 3
-TIME_RANGES = {"d": "day", "w": "week", "m": "month", "y": "year"}
 ENABLE_JSON = "add `json` under `search: formats:` in its settings.yml and restart it"
 
 
@@ -26,13 +26,25 @@ class Searxng:
     class Settings(BaseModel, extra="forbid"):
         base_url: BaseUrl
         timeout: float = Field(10.0, gt=0)
+        api_key: Key | None = None
+        username: str | None = None
+        password: SecretStr | None = None
         categories: list[str] = []
         engines: list[str] = []
+
+        @model_validator(mode="after")
+        def _one_way_in(self) -> Self:
+            if (self.username is None) != (self.password is None):
+                raise ValueError("username and password belong together")
+            if self.api_key and self.username is not None:
+                raise ValueError("it takes an api_key, or username and password, not both")
+            return self
 
     def __init__(self, settings: Settings) -> None:
         self.timeout = settings.timeout
         self._settings = settings
-        self._api = ServiceApi("SearXNG", settings.base_url, timeout=settings.timeout, translate=_translate)
+        url, headers = settings.base_url, bearer(settings.api_key) or _basic(settings.username, settings.password)
+        self._api = ServiceApi("SearXNG", url, timeout=settings.timeout, headers=headers, translate=_translate)
 
     async def search(self, query: SearchQuery) -> SearchResults:
         deadline = asyncio.get_running_loop().time() + self.timeout
@@ -58,8 +70,8 @@ class Searxng:
 
     async def _page(self, query: SearchQuery, number: int) -> dict[str, Any]:
         params: dict[str, str | int] = {"q": with_sites(query), "format": "json"}
-        if query.time_range in TIME_RANGES:
-            params["time_range"] = TIME_RANGES[query.time_range]
+        if query.time_range in PERIODS:
+            params["time_range"] = PERIODS[query.time_range]
         if query.language:
             params["language"] = f"{query.language}-{query.country}" if query.country else query.language
         if query.category or self._settings.categories:
@@ -71,6 +83,13 @@ class Searxng:
         return await self._api.get("/search", params)
 
 
+def _basic(username: str | None, password: SecretStr | None) -> dict[str, str]:
+    if username is None or password is None:
+        return {}
+    credentials = b64encode(f"{username}:{password.get_secret_value()}".encode()).decode()
+    return {"Authorization": f"Basic {credentials}"}
+
+
 def _hits(page: Mapping[str, Any]) -> dict[str, SearchResult]:
     """The hits of one page by URL, in the engine's order."""
     return {
@@ -78,7 +97,7 @@ def _hits(page: Mapping[str, Any]) -> dict[str, SearchResult]:
             title=str(hit.get("title") or ""),
             url=hit["url"],
             snippet=str(hit.get("content") or ""),
-            date=str(hit.get("publishedDate") or "")[:10] or None,
+            date=as_day(hit.get("publishedDate")),
         )
         for hit in page.get("results") or ()
         if isinstance(hit, Mapping) and isinstance(hit.get("url"), str)
@@ -101,6 +120,8 @@ def _nothing(page: Mapping[str, Any]) -> ProviderError:
 
 
 def _translate(status: int, body: str) -> ProviderError | None:
+    if status == 401:
+        return AuthFailed("SearXNG wants to know who asks (status 401); check api_key, or username and password")
     if status == 403:
         return AuthFailed(f"SearXNG refused the JSON format (status 403); {ENABLE_JSON}")
     if status == 200 and "<html" in body[:2000].lower():

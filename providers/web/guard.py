@@ -97,6 +97,10 @@ class Guard:
         self._networks = tuple(ip_network(network, strict=False) for network in allow_networks)
         self._own = tuple((host.lower(), port) for host, port in own)
 
+    def for_the_public(self) -> Guard:
+        """The same guard without any `allow_networks`."""
+        return Guard(own=self._own)
+
     def parse(self, url: str) -> Target:
         target = _read(url)
         if target.literal:

@@ -9,6 +9,7 @@ Why httpcore and not httpx: httpx would parse the URL a second time, follow its 
 from __future__ import annotations
 
 import asyncio
+import copy
 import socket
 import ssl
 import zlib
@@ -96,6 +97,12 @@ class Fetcher:
         with _translated():
             async with asyncio.timeout(self._deadline):
                 return await self._follow(url)
+
+    def for_the_public(self) -> Fetcher:
+        """The same fetcher, for what a public page asks for: the networks that only we may read are closed to it."""
+        other = copy.copy(self)
+        other._guard = self._guard.for_the_public()
+        return other
 
     async def aclose(self) -> None:
         """Nothing stays open between two fetches; the method is there for whoever owns several clients."""

@@ -5,10 +5,8 @@ nothing of the environment but what the test says.
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ import pytest
 import yaml
 
 from tests.e2e.conftest import SITE
-from tests.fakes.groundwire import SCRIPT
+from tests.fakes.groundwire import SCRIPT, config_file, environment, gone, groundwire
 from tests.fakes.model import ModelServer, text
 
 SEARCH_KEYS = ["query", "provider", "results", "message"]
@@ -36,26 +34,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Path:
 def embedded(library: Path, **sections: Any) -> dict[str, Any]:
     provider = {"name": "library", "type": "local", "base_url": SITE, "options": {"path": str(library)}}
     return {"upstreams": [{"name": "demo", "type": "demo"}], "providers": [provider], **sections}
-
-
-def environment(env: Mapping[str, str] | None) -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "PYTHONUTF8": "1", **(env or {})}
-
-
-def groundwire(
-    folder: Path, *arguments: str, code: int = 0, env: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    command = [str(SCRIPT), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=folder, env=environment(env))
-    assert "Traceback" not in done.stderr
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
-
-
-def config_file(folder: Path, config: Mapping[str, Any] | str) -> str:
-    path = folder / "config.yaml"
-    path.write_text(config if isinstance(config, str) else yaml.safe_dump(dict(config)))
-    return str(path)
 
 
 # search and open
@@ -165,39 +143,6 @@ def test_ask_an_upstream_that_is_not_there(library: Path, tmp_path: Path, more: 
     assert "Could not connect to upstream 'gone'" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert done.stdout == ""
-
-
-def gone() -> dict[str, Any]:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        return {"name": "gone", "base_url": f"http://127.0.0.1:{unused.getsockname()[1]}/v1"}
-
-
-# check
-
-
-def test_check_when_all_is_well(model: ModelServer, library: Path, tmp_path: Path) -> None:
-    upstreams = [{"name": "demo", "type": "demo", "models": ["demo"]}, {"name": "scripted", "base_url": model.url}]
-    config_file(tmp_path, {**embedded(library), "upstreams": upstreams})
-    lines = groundwire(tmp_path, "check").stdout.splitlines()
-    assert [line.split()[:3] for line in lines] == [
-        ["ok", "upstream", "demo"],
-        ["ok", "upstream", "scripted"],
-        ["ok", "search", "library"],
-    ]
-    assert "2 models: m, vendor/m" in lines[1]
-
-
-def test_check_names_what_is_broken(tmp_path: Path) -> None:
-    upstreams = [{"name": "demo", "type": "demo", "models": ["demo"]}, gone()]
-    searx = {"name": "searx", "type": "searxng", "base_url": gone()["base_url"]}
-    config_file(tmp_path, {"upstreams": upstreams, "providers": [searx]})
-    lines = groundwire(tmp_path, "check", code=1).stdout.splitlines()
-    assert [line.split()[:3] for line in lines] == [
-        ["ok", "upstream", "demo"],
-        ["BROKEN", "upstream", "gone"],
-        ["BROKEN", "search", "searx"],
-    ]
-    assert "Is it running, and is its `base_url` right?" in lines[1]
 
 
 # The config

@@ -1,8 +1,9 @@
-"""A real Groundwire for a test: the console script in a process of its own, on a free port of loopback."""
+"""A real Groundwire for a test: the console script in a process of its own, a server on a free port or one command."""
 
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,33 @@ from typing import Any, Self
 import yaml
 
 SCRIPT = Path(sys.executable).with_name("groundwire")
+
+
+def environment(env: Mapping[str, str] | None) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "PYTHONUTF8": "1", **(env or {})}
+
+
+def groundwire(
+    folder: Path, *arguments: str, code: int = 0, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """One command, run in `folder`, with nothing of the environment but what the test says."""
+    command = [str(SCRIPT), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=folder, env=environment(env))
+    assert "Traceback" not in done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def config_file(folder: Path, config: Mapping[str, Any] | str) -> str:
+    path = folder / "config.yaml"
+    path.write_text(config if isinstance(config, str) else yaml.safe_dump(dict(config)))
+    return str(path)
+
+
+def gone() -> dict[str, Any]:
+    """An upstream at an address where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        return {"name": "gone", "base_url": f"http://127.0.0.1:{unused.getsockname()[1]}/v1"}
 
 
 class Groundwire:

@@ -8,13 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from providers import errors
 from providers.api import retry_after, with_sites
 from providers.base import Page, SearchQuery, SearchResult, SearchResults
-from providers.chain import GRACE, AllFailed, Failure, Found, ReadChain, SearchChain, clean_domains, host_of, in_domains
+from providers.chain import AllFailed, Failure, Found, ReadChain, SearchChain
+from providers.exchange import GRACE
 from providers.registry import Named
 
 HIT = SearchResult("A", "https://example.org/a", "text")
@@ -115,8 +114,14 @@ async def test_when_all_fail_each_reason_is_named() -> None:
 async def test_an_empty_chain_says_so() -> None:
     with pytest.raises(AllFailed, match=r"No search provider had an answer \(none is configured\)\."):
         await SearchChain([]).search(QUERY)
-    with pytest.raises(AllFailed, match="none is configured"):
-        await ReadChain([]).read("https://example.org/")
+
+
+async def test_web_pages_need_a_reader_for_them() -> None:
+    shelf = Named("shelf", "scripted", Owning("local:", Page("local:shelf/a.md", "A", "Words.")))
+    for members in ([], [shelf]):
+        with pytest.raises(errors.Unavailable, match=r"^no configured reader can open web pages$"):
+            await ReadChain(members).read("https://example.org/")
+    assert (await ReadChain([shelf]).read("local:shelf/a.md")).provider == "shelf"
 
 
 async def test_a_foreign_exception_leaves_no_secret_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -324,13 +329,6 @@ async def test_local_addresses_reach_no_one_but_their_owner(url: str) -> None:
     with pytest.raises(errors.Unavailable, match="no such document"):
         await ReadChain([web, local]).read(url)
     assert not asked(web)
-
-
-@given(st.text(max_size=60), st.lists(st.text(max_size=20), max_size=3))
-@settings(max_examples=200)
-def test_hosts_and_domains_of_any_text(url: str, domains: list[str]) -> None:
-    for address in (url, "https://" + url, "local:" + url):
-        assert in_domains(host_of(address), clean_domains(domains)) in (True, False)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,9 @@ import pytest
 import yaml
 from pydantic import BaseModel, ByteSize, SecretStr, ValidationError
 
+from providers.registry import build
+from providers.web.guard import Guard
+from providers.web.http import Fetcher
 from proxy.config import Config, ConfigError, from_environment, load
 from proxy.config_file import EXAMPLE
 from tests.fakes.config import config, refusal
@@ -139,14 +142,31 @@ class TestWithoutAFile:
             ("searxng", "http://127.0.0.1:8888"),
             ("direct", None),
         ]
-        assert zero.notes == ()
 
-    def test_a_key_for_a_service_that_is_not_there_is_noted_without_the_key(self) -> None:
-        zero = from_environment({"TAVILY_API_KEY": "tvly-canary"})
-        assert [entry.type for entry in zero.providers] == ["duckduckgo", "direct"]
-        assert len(zero.notes) == 1
-        assert zero.notes[0].startswith("TAVILY_API_KEY is set, but tavily is not available")
-        assert "canary" not in zero.notes[0]
+    @pytest.mark.parametrize("kind", ["tavily", "exa", "brave", "perplexity", "serper", "jina", "firecrawl"])
+    def test_a_key_brings_its_service(self, kind: str) -> None:
+        zero = from_environment({f"{kind.upper()}_API_KEY": "sk-canary"})
+        assert [entry.type for entry in zero.providers] == [kind, "direct"]
+        key = zero.providers[0].api_key
+        assert key is not None
+        assert key.get_secret_value() == "sk-canary"
+        assert "canary" not in repr(zero)
+
+    @pytest.mark.parametrize("kind", ["tavily", "exa", "jina", "firecrawl"])
+    def test_one_instance_searches_and_reads(self, kind: str) -> None:
+        zero = from_environment({f"{kind.upper()}_API_KEY": "k"})
+        assert zero.tools.search == zero.tools.read == [kind, "direct"]
+        named = build(zero.providers[:1], Fetcher(Guard()))[kind]
+        assert (named.can_search, named.can_read) == (True, True)
+
+    def test_several_keys_fail_over_in_a_fixed_order(self) -> None:
+        environ = {
+            "FIRECRAWL_API_KEY": "f",
+            "SEARXNG_URL": "http://127.0.0.1:8888",
+            "TAVILY_API_KEY": "t",
+            "EXA_API_KEY": "",
+        }
+        assert from_environment(environ).tools.search == ["tavily", "searxng", "firecrawl", "direct"]
 
     @pytest.mark.parametrize("url", ["http://localhost:8080/v1", "http://127.0.0.1:8080", "http://[::1]:8080/v1"])
     def test_our_own_listener_is_a_start_error(self, url: str) -> None:
@@ -186,6 +206,15 @@ class TestFirstSearchProvider:
     def test_one_that_lacks_its_variable_says_which(self) -> None:
         with pytest.raises(ConfigError, match="searxng needs SEARXNG_URL"):
             from_environment({"WEB_SEARCH_PROVIDER": "searxng"})
+        with pytest.raises(ConfigError, match="brave needs BRAVE_API_KEY"):
+            from_environment({"WEB_SEARCH_PROVIDER": "brave"})
+
+    def test_tavily_needs_no_key(self) -> None:
+        chosen = from_environment({"WEB_SEARCH_PROVIDER": "tavily"})
+        assert chosen.tools.search == ["tavily", "duckduckgo", "direct"]
+        [entry] = [entry for entry in chosen.providers if entry.type == "tavily"]
+        assert entry.api_key is None
+        assert build([entry], Fetcher(Guard()))["tavily"].can_search
 
 
 class TestServer:
@@ -329,8 +358,8 @@ class TestTools:
         assert "line 6, tools.search[1]: must be the name of a provider (ddg) (given: 'dgd')" in refusal(file, text)
 
     def test_an_unknown_provider_type_lists_the_valid_ones(self, file: Path) -> None:
-        problems = refusal(file, "providers:\n  - {name: web, type: tavily}\n")
-        assert "line 2, providers[0].type: must be a provider of this version (direct, duckduckgo, " in problems
+        problems = refusal(file, "providers:\n  - {name: web, type: altavista}\n")
+        assert "line 2, providers[0].type: must be a provider of this version (brave, chromium, crawl4ai, " in problems
 
     def test_two_providers_of_one_name(self, file: Path) -> None:
         problems = refusal(file, "providers: [{name: a, type: direct}, {name: a, type: direct}]")
@@ -369,6 +398,41 @@ class TestTools:
     @pytest.mark.parametrize("value", ["https://example.org", "10.0.0.1/8/9", "'*.example.org'", "''"])
     def test_wrong_networks_and_domains(self, file: Path, key: str, value: str) -> None:
         assert f"line 1, tools.{key}[0]: must be a " in refusal(file, f"tools: {{{key}: [{value}]}}")
+
+
+class TestCallingProviders:
+    @pytest.mark.parametrize("written", ["off", "Off", "false", "'off'", "no", "${CACHE:-off}"])
+    def test_a_cache_that_is_off_keeps_nothing(self, file: Path, written: str) -> None:
+        cache = config(file, f"cache: {written}").cache
+        assert (cache.search_ttl, cache.page_ttl) == (0, 0)
+
+    def test_a_cache_of_one_kind(self, file: Path) -> None:
+        cache = config(file, "cache: {page_ttl: 0, max_size: 2MiB}").cache
+        assert (cache.search_ttl, cache.page_ttl, cache.max_size) == (300, 0, 2 << 20)
+
+    def test_limits_of_a_provider(self, file: Path) -> None:
+        [entry] = config(file, "providers: [{name: a, type: direct, rate: 0.5, concurrency: 2, min_gap: 1}]").providers
+        assert (entry.rate, entry.concurrency, entry.min_gap) == (0.5, 2, 1)
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("cache: on", "cache: must be a mapping"),
+            ("cache: {ttl: 5}", "cache.ttl: unknown key; valid here: search_ttl, page_ttl, max_entries, max_size"),
+            ("cache: {search_ttl: -1}", "cache.search_ttl: must be greater than or equal to 0 (given: '-1')"),
+            ("cache: {search_ttl: true}", "cache.search_ttl: must be a number (given: 'true')"),
+            ("cache: {max_size: 10}", "cache.max_size: must be greater than or equal to 1024 (given: '10')"),
+            ("cooldown: {rate_limit: 5}", "cooldown.rate_limit: unknown key; did you mean rate_limited?"),
+            ("cooldown: {auth_failed: 0}", "cooldown.auth_failed: must be greater than 0 (given: '0')"),
+            ("cooldown: {failures: 1.5}", "cooldown.failures: must be a whole number (given: '1.5')"),
+            ("providers: [{name: a, type: direct, rate: 0}]", "providers[0].rate: must be greater than 0 (given: '0')"),
+            ("providers: [{name: a, type: direct, rate: true}]", "providers[0].rate: must be a number (given: 'true')"),
+            ("providers: [{name: a, type: direct, min_gap: -1}]", "providers[0].min_gap: must be greater than 0"),
+            ("providers: [{name: a, type: direct, concurrency: 0}]", "providers[0].concurrency: must be greater than"),
+        ],
+    )
+    def test_wrong_values(self, file: Path, text: str, expected: str) -> None:
+        assert f"line 1, {expected}" in refusal(file, text)
 
 
 def test_redis_is_refused_clearly_and_unseen(file: Path) -> None:

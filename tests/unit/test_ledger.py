@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tools.ledger import Ledger, encode_url, same_page
+from providers.urls import canonical, encode_url
+from tools.ledger import Ledger
 
 
 def test_numbers_count_on_from_the_highest_taken() -> None:
@@ -90,7 +91,7 @@ def test_urls_are_safe_in_a_markdown_link_and_encoded_once() -> None:
     encoded = encode_url(url)
     assert encoded == "https://e.org/a%20b_%28c%29?q=%3Cx%3E&r=%20"
     assert encode_url(encoded) == encoded
-    assert same_page(url) == same_page(encoded)
+    assert canonical(url) == canonical(encoded)
 
 
 def test_local_documents_are_cited_without_a_link() -> None:

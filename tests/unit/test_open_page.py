@@ -95,6 +95,24 @@ async def test_opens_have_a_budget_and_run_together() -> None:
     assert len(result.sources) == 8
 
 
+async def test_the_characters_of_a_request_have_a_budget() -> None:
+    class Long:
+        async def read(self, url: str) -> Page:
+            return Page(url, "T", "A sentence of a page. " * 500)
+
+    toolbox = Toolbox(None, ReadChain([Named("l", "l", Long())]), ToolPolicy(max_characters=5000, max_page_length=4000))
+    desk = toolbox.desk(ledger=Ledger(), seen_texts=["https://a.org/1 https://b.org/2 https://c.org/3"])
+    first, second = [await one(desk, open_page({"url": f"https://{host}.org/{n}"})) for host, n in ("a1", "b2")]
+    assert first.ok
+    assert 3500 < len(_content(first)) <= 4000
+    assert second.ok
+    assert len(_content(second)) <= 1500, "the second page gets what the first has left"
+    assert desk.spent
+    third = await one(desk, open_page({"url": "https://c.org/3"}))
+    assert not third.ok
+    assert "used up" in third.text
+
+
 async def test_one_site_is_opened_four_times_at_most() -> None:
     bench = Bench(ToolPolicy(provenance="open"))
     result = await one(bench.desk(), open_page({"urls": [f"https://e.org/{at}" for at in range(6)]}))

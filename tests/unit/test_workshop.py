@@ -184,6 +184,11 @@ def test_the_image_installs_exact_versions_without_building() -> None:
     assert "--only-binary :all:" in install
 
 
+def test_the_image_takes_every_key_that_the_environment_may_bring() -> None:
+    assert '"groundwire[tavily] @ file://$(echo /dist/*.whl)"' in last("RUN")
+    assert set(PROJECT["project"]["optional-dependencies"]) == {"dev", "tavily"}
+
+
 def test_the_image_runs_as_nobody_in_particular() -> None:
     user = last("USER").split(":")
     assert all(part.isdigit() and int(part) >= 1000 for part in user)

@@ -1,0 +1,161 @@
+"""What was found and read a short while ago, and what is being asked for right now: the same question costs one call.
+
+Handed a question, who asks it and how to answer it; hands on the answer, with its age if it was kept. What is public is
+shared between callers; what a private provider or an inner network gave is kept for the caller who asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from sys import getsizeof
+from typing import Any, Generic, NamedTuple, TypeVar, cast
+
+from .base import Page, SearchQuery, SearchResults
+from .cooldown import Role
+from .settings import CacheSettings
+
+SHARED = ""  # the caller in whose name everybody's answers are kept; without client keys there is no other
+
+Answer = TypeVar("Answer", bound=SearchResults | Page)
+T = TypeVar("T")
+
+
+class Question(NamedTuple):
+    provider: str
+    role: Role
+    subject: SearchQuery | str  # the whole query, or the page
+
+
+class Cache:
+    def __init__(self, settings: CacheSettings) -> None:
+        self._ttl: dict[Role, float] = {"search": settings.search_ttl, "read": settings.page_ttl}
+        self._shelf = Shelf(settings.max_entries, settings.max_size)
+        self._flights = Flights()
+
+    async def answer(
+        self, question: Question, caller: str, ask: Callable[[], Awaitable[Answer]], *, private: bool
+    ) -> tuple[Answer, float | None]:
+        """The answer, and how many seconds ago it was given if nobody had to be asked. Failures are not kept."""
+        for scope in (SHARED, caller):
+            if kept := self._shelf.get((scope, question), time.monotonic()):
+                return cast(Answer, kept.value), kept.age
+
+        async def call() -> _Given[Answer]:
+            value = await ask()
+            given = _Given(value, caller, private or (isinstance(value, Page) and not value.public))
+            if ttl := self._ttl[question.role]:
+                key = caller if given.own else SHARED, question
+                self._shelf.put(key, value, weight(value), time.monotonic(), ttl)
+            return given
+
+        given = await self._flights.join((caller if private else SHARED, question), call)
+        if given.own and given.caller != caller:  # known only now: this page is not for everybody
+            given = await self._flights.join((caller, question), call)
+        return given.value, None
+
+
+@dataclass(frozen=True, slots=True)
+class _Given(Generic[T]):
+    value: T
+    caller: str  # in whose name it was asked for
+    own: bool  # and for whom alone it is
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    value: object
+    age: float
+
+
+class Shelf:
+    """Keeps values until they are too old, or too many: then those go first that were not asked for the longest."""
+
+    def __init__(self, max_entries: int, max_size: int) -> None:
+        self._max_entries = max_entries
+        self._max_size = max_size
+        self._entries: OrderedDict[object, tuple[object, int, float, float]] = OrderedDict()
+        self._size = 0
+
+    def get(self, key: object, now: float) -> Kept | None:
+        if key not in self._entries:
+            return None
+        value, _, since, ttl = self._entries[key]
+        if now - since >= ttl:
+            self._drop(key)
+            return None
+        self._entries.move_to_end(key)
+        return Kept(value, now - since)
+
+    def put(self, key: object, value: object, size: int, now: float, ttl: float) -> None:
+        self._drop(key)
+        if size > self._max_size:
+            return
+        self._entries[key] = (value, size, now, ttl)
+        self._size += size
+        while len(self._entries) > self._max_entries or self._size > self._max_size:
+            self._drop(next(iter(self._entries)))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def _drop(self, key: object) -> None:
+        if key in self._entries:
+            self._size -= self._entries.pop(key)[1]
+
+
+class Flights:
+    """Single flight: who asks for what is being asked for already waits for that answer. The call belongs to nobody: it
+    goes on when the one who began it leaves, and is broken off when the last one does. A failure is told to all who
+    wait, and to no one after them.
+    """
+
+    def __init__(self) -> None:
+        self._under_way: dict[object, _Flight] = {}
+
+    async def join(self, key: object, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        flight = self._under_way.get(key) or self._begin(key, asyncio.create_task(call()))
+        flight.waiting += 1
+        try:
+            return cast(T, await asyncio.shield(flight.task))
+        finally:
+            flight.waiting -= 1
+            if not flight.waiting and not flight.task.done():
+                self._end(key, flight)  # at once: nobody may join what is being broken off
+                flight.task.cancel()
+                await asyncio.wait([flight.task])
+
+    def _begin(self, key: object, task: asyncio.Task[Any]) -> _Flight:
+        flight = self._under_way[key] = _Flight(task)
+        task.add_done_callback(lambda _: self._end(key, flight))
+        # A call that fails while it is broken off has nobody left to tell.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return flight
+
+    def _end(self, key: object, flight: _Flight) -> None:
+        if self._under_way.get(key) is flight:
+            del self._under_way[key]
+
+
+@dataclass(eq=False, slots=True)
+class _Flight:
+    task: asyncio.Task[Any]
+    waiting: int = 0
+
+
+def weight(value: SearchResults | Page) -> int:
+    """About how many bytes of memory the value takes: its texts, and what Python adds to each."""
+    if isinstance(value, Page):
+        texts = [value.url, value.title, value.text, value.date or "", *value.links]
+    else:
+        texts = [value.answer]
+        for hit in value.results:
+            texts += (hit.title, hit.url, hit.snippet, hit.date or "")
+    return sum(map(getsizeof, texts))

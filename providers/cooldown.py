@@ -1,0 +1,142 @@
+"""When a provider is left alone: a failure cools it down for the time its error carries, else for its kind's; when that
+time is over one call goes through as a probe and brings it back, or cools it down for longer.
+
+Handed what became of each call; refuses the next with `CoolingDown` while it would be in vain. `Breaker` is pure: it is
+told the time. Why calls that were under way when it tripped have no say: fifty failures at once are one piece of news.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import ceil
+from typing import Literal
+
+from .errors import AuthFailed, ProviderError, QuotaExceeded, RateLimited, TimedOut, Unavailable
+from .settings import CooldownSettings
+
+log = logging.getLogger(__name__)
+
+Role = Literal["search", "read"]
+
+GROWTH = (1, 2, 4, 8, 16, 30)  # with each failed probe, in multiples of the first time
+LONGEST = 86_400.0  # however long a service says: once a day it is tried
+
+
+class CoolingDown(ProviderError):
+    """The provider was left out, because it failed a short while ago."""
+
+
+class Breaker:
+    """Closed, until failures open it for a time; then half-open: one probe may pass, and its outcome decides.
+
+    A call takes the number that `begin` gives it; what it reports counts only until the breaker trips the next time.
+    """
+
+    def __init__(self) -> None:
+        self._trips = 0
+        self._row = 0  # failures since the last success
+        self._longer = 0  # trips since the last success
+        self._open = False
+        self._until = 0.0
+        self._probing = False
+        self._reason = ""
+
+    def refusal(self, now: float) -> str:
+        """Why no call may begin now; empty if one may."""
+        if self._open and now < self._until:
+            return f"cooling down for another {ceil(self._until - now)} s ({self._reason})"
+        if self._probing:
+            return f"another call is finding out whether it is back ({self._reason})"
+        return ""
+
+    def begin(self) -> int:
+        self._probing = self._open
+        return self._trips
+
+    def succeeded(self, call: int) -> None:
+        if call == self._trips:
+            self._row = self._longer = 0
+            self._open = self._probing = False
+
+    def failed(self, call: int, reason: str, now: float, seconds: float, tolerance: int = 1) -> float:
+        """Cools down once `tolerance` calls failed in a row, a probe at once. Hands back for how long."""
+        if call != self._trips:
+            return 0.0
+        self._row += 1
+        if self._row < tolerance and not self._open:
+            return 0.0
+        seconds = min(seconds * GROWTH[min(self._longer, len(GROWTH) - 1)], LONGEST)
+        self._longer += 1
+        self._trips += 1
+        self._open, self._probing = True, False
+        self._until, self._reason = now + seconds, reason.rstrip(".")
+        return seconds
+
+    def left(self, call: int) -> None:
+        """The call ended without a word on the provider: if it was the probe, the next call is."""
+        if call == self._trips:
+            self._probing = False
+
+
+class Health:
+    """One provider's breakers. Its account is one: a refused key or a used-up plan stops both searching and reading.
+    Trouble stops the role that met it; but what goes wrong with a page says nothing about `reads_itself`, a reader
+    that dials the pages, or owns them.
+    """
+
+    def __init__(self, name: str, settings: CooldownSettings, *, reads_itself: bool = False) -> None:
+        self._name = name
+        self._settings = settings
+        self._reads_itself = reads_itself
+        self._account = Breaker()
+        self._trouble: dict[Role, Breaker] = {"search": Breaker(), "read": Breaker()}
+
+    def check(self, role: Role) -> None:
+        now = time.monotonic()
+        if reason := self._account.refusal(now) or self._trouble[role].refusal(now):
+            raise CoolingDown(reason)
+
+    @contextmanager
+    def watch(self, role: Role) -> Iterator[None]:
+        """Around one call: refuses it or lets it go, and learns from how it ends."""
+        self.check(role)
+        calls = [(breaker, breaker.begin()) for breaker in (self._account, self._trouble[role])]
+        try:
+            yield
+        except (RateLimited, AuthFailed, QuotaExceeded) as error:
+            self._cool(*calls[0], error, self._first(error))
+            raise
+        except (TimedOut, Unavailable) as error:
+            if role == "search" or not self._reads_itself:
+                told = error.retry_after is not None
+                self._cool(*calls[1], error, self._settings.unavailable, 1 if told else self._settings.failures)
+            raise
+        except ProviderError:  # a refusal of this one request, from a provider that works
+            _succeed(calls)
+            raise
+        else:
+            _succeed(calls)
+        finally:
+            for breaker, call in calls:
+                breaker.left(call)
+
+    def _first(self, error: ProviderError) -> float:
+        match error:
+            case AuthFailed():
+                return self._settings.auth_failed
+            case QuotaExceeded():
+                return self._settings.quota_exceeded
+        return self._settings.rate_limited
+
+    def _cool(self, breaker: Breaker, call: int, error: ProviderError, first: float, tolerance: int = 1) -> None:
+        seconds = breaker.failed(call, str(error), time.monotonic(), error.retry_after or first, tolerance)
+        if seconds:
+            log.warning("provider %s cools down for %.3g s: %s", self._name, seconds, error)
+
+
+def _succeed(calls: list[tuple[Breaker, int]]) -> None:
+    for breaker, call in calls:
+        breaker.succeeded(call)

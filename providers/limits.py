@@ -1,0 +1,83 @@
+"""How often and how many at once: a provider's calls wait for their turn here.
+
+Handed the limits of one provider; `turn` lets a call go when they allow it, or says `RateLimited` if that would take
+longer than the call is ready to wait. `Pace` is pure: it is told the time. A call that leaves gives its turn back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from .errors import RateLimited
+
+_TOO_MANY = "too many calls are waiting for it"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    rate: float | None = None  # calls that start in any second; 0.5 is one in two
+    concurrency: int | None = None  # calls under way at once
+    min_gap: float | None = None  # seconds from one start to the next
+
+
+class Pace:
+    """When calls may start: at most `rate` in a second, at least `min_gap` apart."""
+
+    def __init__(self, rate: float | None, min_gap: float | None) -> None:
+        # Whole seconds full of calls, if they can be whole; otherwise one call at a time.
+        burst = int(rate) if rate and rate == int(rate) else 1
+        self._window = burst / rate if rate else 0.0
+        self._gap = min_gap or 0.0
+        self._starts: deque[float] = deque(maxlen=burst)  # of the last calls, the oldest first
+
+    def started(self, now: float) -> None:
+        self._starts.append(now)
+
+    def earliest(self, now: float, ahead: int = 0) -> float:
+        """When a call that comes now may start, if `ahead` others start before it, each as soon as it may."""
+        starts = self._starts.copy()
+        for _ in range(ahead + 1):
+            full = len(starts) == starts.maxlen
+            at = max(now, starts[0] + self._window if full else now, starts[-1] + self._gap if starts else now)
+            starts.append(at)
+        return starts[-1]
+
+
+class Turns:
+    def __init__(self, limits: Limits) -> None:
+        self._pace = Pace(limits.rate, limits.min_gap) if limits.rate or limits.min_gap else None
+        self._places = asyncio.Semaphore(limits.concurrency) if limits.concurrency else None
+        self._head = asyncio.Lock()  # held by the call that starts next; the others queue up behind it
+        self._waiting = 0
+
+    @asynccontextmanager
+    async def turn(self, patience: float) -> AsyncIterator[None]:
+        """Around one call: lets it start when its turn comes, at the latest `patience` seconds from now."""
+        now = time.monotonic()
+        if self._pace is not None and (wait := self._pace.earliest(now, self._waiting) - now) > patience:
+            raise RateLimited(_TOO_MANY, retry_after=wait)
+        async with AsyncExitStack() as place:
+            self._waiting += 1
+            try:
+                async with asyncio.timeout(patience):
+                    if self._places is not None:
+                        await place.enter_async_context(self._places)
+                    if self._pace is not None:
+                        await self._start(self._pace)
+            except TimeoutError:
+                raise RateLimited(_TOO_MANY) from None
+            finally:
+                self._waiting -= 1
+            yield
+
+    async def _start(self, pace: Pace) -> None:
+        async with self._head:
+            now = time.monotonic()
+            at = pace.earliest(now)
+            await asyncio.sleep(at - now)
+            pace.started(max(at, time.monotonic()))

@@ -1,0 +1,55 @@
+"""What an operator may say about how providers are called: when they are left alone, and what is remembered.
+
+Handed the `cooldown:` and `cache:` sections; hands strict, frozen values to the exchange. The kinds of numbers that
+every section shares are here too.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ByteSize, Field, model_validator
+
+
+def no_switch(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("must be a number")
+    return value
+
+
+def off(value: object) -> object:
+    """YAML reads an unquoted `off` as false. Only that direction: `on` names no mode, so it stays an error."""
+    return "off" if str(value).lower() in ("off", "false", "no") else value
+
+
+Count = Annotated[int, BeforeValidator(no_switch), Field(ge=1, le=1_000_000)]
+Seconds = Annotated[float, BeforeValidator(no_switch), Field(gt=0, le=86_400)]
+TimeToLive = Annotated[float, BeforeValidator(no_switch), Field(ge=0, le=86_400)]
+PerSecond = Annotated[float, BeforeValidator(no_switch), Field(gt=0, le=1000)]
+
+
+class CooldownSettings(BaseModel, extra="forbid", frozen=True):
+    """How long each kind of failure keeps a provider out the first time, unless its answer said how long."""
+
+    rate_limited: Seconds = 60
+    auth_failed: Seconds = 600
+    quota_exceeded: Seconds = 3600
+    unavailable: Seconds = 2
+    failures: Count = 3  # how many times in a row it must time out or break down before `unavailable` applies
+
+
+class CacheSettings(BaseModel, extra="forbid", frozen=True):
+    """A time to live of 0 keeps nothing of that kind."""
+
+    search_ttl: TimeToLive = 300
+    page_ttl: TimeToLive = 900
+    max_entries: Count = 2000
+    max_size: Annotated[ByteSize, BeforeValidator(no_switch), Field(ge=1024)] = ByteSize(64 << 20)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_off(cls, value: object) -> object:
+        return {"search_ttl": 0, "page_ttl": 0} if off(value) == "off" else value
+
+
+NO_CACHE = CacheSettings(search_ttl=0, page_ttl=0)

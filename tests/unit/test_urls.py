@@ -1,0 +1,78 @@
+"""URLs by their looks: which of them name one page, and what any text at all is taken for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from providers.urls import canonical, clean_domains, encode_url, host_of, in_domains
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "http://example.org/a?x=1",
+        "https://www.example.org/a?x=1",
+        "HTTPS://EXAMPLE.ORG/a?x=1",
+        "https://example.org./a?x=1",
+        "https://example.org:443/a?x=1",
+        "http://example.org:80/a?x=1",
+        "https://example.org/a/?x=1",
+        "https://example.org/a?x=1#part",
+        " https://example.org/a?x=1 ",
+        "https://example.org/a?utm_source=n&x=1&UTM_Campaign=b",
+        "https://example.org/a?gclid=1&x=1&fbclid=2&mc_cid=3&mc_eid=4&msclkid=5",
+    ],
+)
+def test_spellings_of_one_page(other: str) -> None:
+    assert canonical(other) == canonical("https://example.org/a?x=1") == "example.org/a?x=1"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "https://example.org/A?x=1",
+        "https://example.org/a?x=2",
+        "https://example.org/a?x=1&ref=main",
+        "https://example.org/a?x=1&utm=1",
+        "https://example.org:8443/a?x=1",
+        "https://example.org:80/a?x=1",
+        "http://example.org:443/a?x=1",
+        "https://docs.example.org/a?x=1",
+        "https://me@example.org/a?x=1",
+        "ftp://example.org/a?x=1",
+        "local:example.org/a?x=1",
+    ],
+)
+def test_other_pages(other: str) -> None:
+    assert canonical(other) != canonical("https://example.org/a?x=1")
+
+
+def test_a_query_of_tracking_alone_is_none() -> None:
+    assert canonical("https://example.org/?utm_source=n") == canonical("https://example.org") == "example.org"
+
+
+def test_international_hosts_and_addresses() -> None:
+    assert canonical("https://bücher.example/ä") == canonical("https://xn--bcher-kva.example/%C3%A4")
+    assert canonical("http://[2001:DB8::1]:80/") == canonical("https://[2001:db8::1]/")
+    assert canonical("http://[2001:db8::1]:8080/") != canonical("http://[2001:db8::1]/")
+
+
+def test_local_documents_keep_their_case_and_lose_their_fragment() -> None:
+    assert canonical("local:docs/A.md#part") == "local:docs/A.md"
+    assert canonical("local:docs/a.md") != canonical("local:docs/A.md")
+
+
+@given(st.text(max_size=60))
+@settings(max_examples=200)
+def test_any_text_has_one_spelling_encoded_or_not(text: str) -> None:
+    for url in (text, "https://" + text, "local:" + text):
+        assert canonical(encode_url(url)) == canonical(url)
+
+
+@given(st.text(max_size=60), st.lists(st.text(max_size=20), max_size=3))
+@settings(max_examples=200)
+def test_hosts_and_domains_of_any_text(url: str, domains: list[str]) -> None:
+    for address in (url, "https://" + url, "local:" + url):
+        assert in_domains(host_of(address), clean_domains(domains)) in (True, False)
