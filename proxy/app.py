@@ -13,8 +13,9 @@ from .config import Config
 from .delivery import send_failure
 from .edge import Edge
 from .errors import failure
+from .forwarding import Forward, Passage
 from .house import House
-from .routes import ChatCompletions, Forward, Health, Models
+from .routes import ChatCompletions, Health, Models
 
 
 def build(config: Config) -> Edge:
@@ -29,15 +30,16 @@ def build(config: Config) -> Edge:
     app = FastAPI(title="Groundwire", openapi_url=None, docs_url=None, redoc_url=None, lifespan=lifespan)
     # Past FastAPI's own error pages and exit stacks: the edge answers for what goes wrong, and costs a tenth of them.
     edge = Edge(app.router, config.server)
+    passage = Passage(edge, config.server.request_timeout)
     models, health = Models(house), Health(edge)
     # Plain Starlette routes on ASGI applications: FastAPI's own machinery would cost twice as much per request.
     app.router.routes += [
-        Route("/v1/chat/completions", ChatCompletions(house, edge), methods=["POST"]),
+        Route("/v1/chat/completions", ChatCompletions(house, edge, passage), methods=["POST"]),
         Route("/v1/models", models, methods=["GET"]),
         Route("/v1/models/{id:path}", models, methods=["GET"]),
         Route("/healthz", health, methods=["GET"]),
         Route("/readyz", health, methods=["GET"]),
-        Route("/v1/{path:path}", Forward(house, edge)),
+        Route("/v1/{path:path}", Forward(house, passage)),
     ]
     app.router.default = _nothing_here
     return edge

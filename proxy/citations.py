@@ -50,6 +50,9 @@ _MEMBER_OF = re.compile(r"(?:[$@]|->|::|[\w)\]]\.)\Z")
 _ARRAY_NAME = re.compile(
     "arr(ay)?|arg[sv]|ba[rz]|buf|cols?|data|dict|foo|items|li?st|map|mat(rix)?|nums|rows?|str|tuple|vec|[xyz]s"
 )
+# In the middle of a sentence these are words: hepatitis B, vitamin C, according to recent data.
+_PROSE_WORD = re.compile("[A-Z]|data|items|list|map")
+_AFTER_A_WORD = re.compile(r"[a-z]{2} \Z")
 _AFTER_DOT = re.compile("com|org|net|edu|gov|js")  # example.com and Node.js are words that hold a dot
 
 
@@ -94,14 +97,23 @@ class Citer:
         self._read(text)
         return self._take()
 
+    def release(self) -> list[TextDelta | Citation]:
+        """What is held back, for an answer that broke off. A whole one ends with `flush`."""
+        self._settle()
+        return self._take()
+
     def flush(self) -> list[TextDelta | Citation]:
-        self._ending = True
-        self._read("")
-        self._ending = False
+        self._settle()
         if self._footer and self._cited:
             self._put(FOOTER_HEAD + "\n".join(_footer_line(self._cited[n]) for n in sorted(self._cited)))
             self._footer = False
         return self._take()
+
+    def _settle(self) -> None:
+        """Decides what waited for more text: there is none."""
+        self._ending = True
+        self._read("")
+        self._ending = False
 
     def _read(self, text: str) -> None:
         i = len(self._tail)
@@ -307,6 +319,8 @@ def _may_be_cited(before: str) -> bool:
     if found is None:
         return True
     word = found.group()
+    if _PROSE_WORD.fullmatch(word) and _AFTER_A_WORD.search(before, 0, found.start()):
+        return True
     if _MEMBER_OF.search(before, 0, found.start()):
         return _AFTER_DOT.fullmatch(word) is not None
     return not (_PROGRAM_NAME.fullmatch(word) or _ARRAY_NAME.fullmatch(word))

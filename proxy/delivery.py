@@ -26,7 +26,7 @@ _STREAM_HEADERS = {
 
 async def send_json(send: Send, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
     sized = {"content-type": "application/json", **(headers or {}), "content-length": str(len(body))}
-    await send({"type": "http.response.start", "status": status, "headers": _raw(sized)})
+    await send({"type": "http.response.start", "status": status, "headers": raw_headers(sized)})
     await send({"type": "http.response.body", "body": body})
 
 
@@ -67,7 +67,7 @@ class EventStream:
 
     async def _start(self) -> None:
         self.started = True
-        await self._send({"type": "http.response.start", "status": 200, "headers": _raw(self._headers)})
+        await self._send({"type": "http.response.start", "status": 200, "headers": raw_headers(self._headers)})
 
     def _tick(self) -> None:
         quiet = self._loop.time() - self._quiet_since
@@ -100,5 +100,5 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, None]) -> 
         watcher.cancel()
 
 
-def _raw(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+def raw_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     return [(key.encode("latin-1"), value.encode("latin-1", "replace")) for key, value in headers.items()]

@@ -16,6 +16,7 @@ from .markdown import Code
 _OUR_FIELDS = ("annotations", "search_results")  # ours or OpenAI's; upstreams refuse them
 _OUR_LINK = re.compile(rf"\[\[({NUMBER})\]\]\((https?://[^\s()<>]+)\)")
 _FOOTER_LINE = re.compile(rf"\[({NUMBER})\] \S.*")
+_OPENAI_MARKER = re.compile(r"\(\[[^\[\]]+\]\(https?://[^\s()<>]+\)\)")
 _BARE_MARKER = re.compile(rf"\[({NUMBER})\]")
 _NUMBERED = re.compile(rf"[\[【]({NUMBERS})[\]】†]")
 _CODE_BEGINS = re.compile(r"`|~~~")
@@ -32,7 +33,7 @@ class Echoes:
 
 def read_echoes(messages: list[dict[str, Any]], footer: bool = True) -> Echoes:
     """`footer` says whether a "Sources" list at the end of an answer may be ours."""
-    reader = _Reader(footer)
+    reader = _Reader(footer, messages)
     clean = [reader.clean(message) if message.get("role") == "assistant" else message for message in messages]
     changed = any(new is not old for new, old in zip(clean, messages, strict=True))
     taken = max((_highest_number(text) for message in clean for text in _texts(message.get("content"))), default=0)
@@ -55,15 +56,18 @@ def prose(text: str) -> Iterator[tuple[int, int]]:
 class _Reader:
     """Reads assistant messages in order and learns what their numbers stood for."""
 
-    def __init__(self, footer: bool) -> None:
+    def __init__(self, footer: bool, messages: list[dict[str, Any]]) -> None:
         self._footer = footer
+        self._messages = messages
+        self._unnumbered: dict[str, int] = {}  # page → the number given to markers that carry none
         self._contested: set[int] = set()  # two answers gave the number to two pages: it stands for neither
         self.known: dict[int, tuple[str, str]] = {}
 
     def clean(self, message: dict[str, Any]) -> dict[str, Any]:
         content = message.get("content")
         titles = self._read_annotations(message.get("annotations"), "".join(_texts(content)))
-        plain = self._clean_content(content, titles)
+        numbered = self._number(content, message.get("annotations")) if isinstance(content, str) else content
+        plain = self._clean_content(numbered, titles)
         if plain is content and not any(name in message for name in _OUR_FIELDS):
             return message
         clean = {name: value for name, value in message.items() if name not in _OUR_FIELDS}
@@ -85,6 +89,26 @@ class _Reader:
                 if marker:
                     self._learn(int(marker.group(1)), url, titles[url])
         return titles
+
+    def _number(self, text: str, annotations: Any) -> str:
+        """OpenAI's own form, `([host](url))`, as `[n]`: it carries no number, so its page is given one."""
+        for citation in reversed(list(_url_citations(annotations))):
+            url, start, end = (citation.get(name) for name in ("url", "start_index", "end_index"))
+            if not (isinstance(url, str) and isinstance(start, int) and isinstance(end, int) and 0 <= start < end):
+                continue
+            marker = text[start:end]
+            if _OPENAI_MARKER.fullmatch(marker) and marker.endswith(f"]({url}))"):
+                title = citation.get("title")
+                n = self._number_of(url, title if isinstance(title, str) else "")
+                text = f"{text[:start]}[{n}]{text[end:]}"
+        return text
+
+    def _number_of(self, url: str, title: str) -> int:
+        if url not in self._unnumbered:
+            taken = max((_highest_number(t) for m in self._messages for t in _texts(m.get("content"))), default=0)
+            n = self._unnumbered[url] = max(taken, *self.known, *self._unnumbered.values(), 0) + 1
+            self._learn(n, url, title)
+        return self._unnumbered[url]
 
     def _clean_content(self, content: Any, titles: Mapping[str, str]) -> Any:
         if isinstance(content, str):

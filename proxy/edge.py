@@ -30,8 +30,6 @@ _HOST = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::[0-9]*
 _CREDENTIALS = (b"authorization", b"x-api-key", b"x-groundwire-key")
 _UPLOADS = ("/v1/audio/", "/v1/images/")  # where OpenAI's own API takes forms
 
-_CRASHED = failure(500, "Something went wrong inside Groundwire; its log says what.", code="internal_error")
-
 
 class Edge:
     def __init__(self, app: ASGIApp, server: ServerConfig) -> None:
@@ -74,7 +72,7 @@ class Edge:
             log.exception("%s %s failed %s", scope["method"], _path(scope), request_id)
             if status:
                 raise  # the server breaks the connection off, so that half an answer does not look whole
-            await send_failure(send_marked, _CRASHED)
+            await send_failure(send_marked, crashed())
         except asyncio.CancelledError:
             if not self.stopping:
                 raise
@@ -174,6 +172,14 @@ async def read_body(receive: Receive, scope: Scope, server: ServerConfig) -> byt
                     return b"".join(parts)
     except TimeoutError:
         raise _hang_up(408, "The request body did not arrive in time.", "request_timeout") from None
+
+
+def crashed() -> Failed:
+    return failure(500, "Something went wrong inside Groundwire; its log says what.", code="internal_error")
+
+
+def too_long() -> Failed:
+    return failure(504, "The answer took longer than this server allows.", code="request_timeout")
 
 
 def shutting_down() -> Failed:

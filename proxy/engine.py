@@ -5,6 +5,7 @@ closes the upstream and cancels the tools.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -14,7 +15,7 @@ from tools.ledger import Ledger
 from tools.toolbox import Desk, Toolbox
 
 from .citations import Citer, Style
-from .errors import NO_RETRY, failure
+from .errors import NO_RETRY, truncated
 from .events import Event, Failed, Finished, TextDelta, UsageSeen
 from .inject import Offer
 from .loop import End, RunTools, ToolLoop
@@ -25,9 +26,20 @@ _RESULTS_PER_CONTEXT_SIZE = {"low": 3, "medium": 5, "high": 10}
 
 
 class Engine:
-    def __init__(self, toolbox: Toolbox, *, max_rounds: int = 6, style: Style = "link", footer: bool = False) -> None:
+    """`max_seconds` is how long the model may go on searching; the rest of a request's time is for the answer."""
+
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        *,
+        max_rounds: int = 6,
+        max_seconds: float = 360.0,
+        style: Style = "link",
+        footer: bool = False,
+    ) -> None:
         self.toolbox = toolbox
         self._max_rounds = max_rounds
+        self._max_seconds = max_seconds
         self._style: Style = style
         self._footer = footer
 
@@ -40,13 +52,15 @@ class Engine:
             ledger.restore(n, url, title)
         desk: Desk | None = None  # opened with the first call: most requests never search
         loop = ToolLoop(offer, self._max_rounds)
+        time_to_answer = asyncio.get_running_loop().time() + self._max_seconds
         plain = not offer.owned or offer.response_format is not None
         citer = Citer(ledger.get, self._style, self._footer, enabled=not plain)
         while not isinstance(action := loop.next_action(), End):
             if isinstance(action, RunTools):
                 desk = desk or self._desk(request, offer, ledger)
                 results = await desk.run(action.calls)
-                yield loop.tools_done(results, spent=desk.spent)
+                late = asyncio.get_running_loop().time() > time_to_answer
+                yield loop.tools_done(results, spent=desk.spent or late)
                 continue
             ended = False
             async with aclosing(upstream.stream(action.body, headers)) as batches:
@@ -56,11 +70,7 @@ class Engine:
                         yield events
                     ended = isinstance(batch[-1], Finished | Failed)
             if not ended:
-                yield [
-                    failure(
-                        502, "The model's server ended the answer before it was complete.", code="upstream_truncated"
-                    )
-                ]
+                yield [truncated()]
                 return
 
     def _dress(self, events: Iterable[Event], citer: Citer, desk: Desk | None, loop: ToolLoop) -> list[Event]:
@@ -72,8 +82,9 @@ class Engine:
             elif isinstance(event, UsageSeen):
                 out += citer.flush()
                 out.append(UsageSeen({**event.usage, **_tool_usage(desk)}))
-            elif isinstance(event, Failed) and loop.rounds:
-                out.append(replace(event, headers={**event.headers, **NO_RETRY}))
+            elif isinstance(event, Failed):
+                out += citer.release()
+                out.append(replace(event, headers={**event.headers, **NO_RETRY}) if loop.rounds else event)
             else:
                 out.append(event)
         return out
@@ -89,6 +100,7 @@ class Engine:
             blocked_domains=search.blocked_domains,
             secrets=request.secrets,
             caller=request.caller,
+            names=(*sorted(offer.client_tools), *offer.owned),
         )
 
 

@@ -31,6 +31,10 @@ def failure(
     return Failed(status, error, {} if retry or status < 429 else NO_RETRY)
 
 
+def truncated() -> Failed:
+    return failure(502, "The model's server ended the answer before it was complete.", code="upstream_truncated")
+
+
 def refuse(
     status: int, message: str, *, kind: str = "", param: str | None = None, code: str | None = None
 ) -> RequestError:

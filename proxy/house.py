@@ -24,6 +24,8 @@ from .upstreams.base import Upstream
 from .upstreams.demo import DemoUpstream
 from .upstreams.openai_http import OpenAIUpstream
 
+_SEARCHING_SHARE = 0.6  # of a request's time; what is left must be enough for the last round to answer
+
 
 @dataclass(frozen=True, slots=True)
 class Lane:
@@ -70,7 +72,13 @@ class House:
         )
         self.toolbox = Toolbox(self.search, self.read, policy)
         style, footer = config.citations.style, config.citations.footer
-        self.engine = Engine(self.toolbox, max_rounds=tools.max_rounds, style=style, footer=footer)
+        self.engine = Engine(
+            self.toolbox,
+            max_rounds=tools.max_rounds,
+            max_seconds=config.server.request_timeout * _SEARCHING_SHARE,
+            style=style,
+            footer=footer,
+        )
         self.lanes = [Lane(upstream, _upstream(upstream)) for upstream in config.upstreams]
 
     def lane_for(self, model: str) -> Lane:

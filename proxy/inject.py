@@ -69,6 +69,8 @@ def decide(request: ChatRequest, mode: str, header: str, available: bool) -> Dec
         if body.get("functions"):
             text = "Web search cannot be combined with the legacy `functions`: use `tools` instead."
             raise refuse(400, text, param="functions", code="invalid_value")
+        if _has_custom_tools(body):
+            raise refuse(400, "Web search cannot be combined with custom tools.", param="tools", code="invalid_value")
         return Decision(True, asked)
     if mode == "on_request":
         return Decision(False, "not_requested")
@@ -83,8 +85,11 @@ def offer(request: ChatRequest, specs: Sequence[ToolSpec]) -> Offer:
     names = {spec.tool: spec.tool if spec.tool not in theirs else _PREFIX + spec.tool for spec in specs}
     body = {**request.body, "tools": tools + [_as_function(spec, names[spec.tool]) for spec in specs]}
     client_choice = body.get("tool_choice")
+    # A tool of ours has run by then, so the wish for any tool is met.
     if client_choice in ("required", "any"):
-        client_choice = "auto"  # a tool of ours has run by then, so that wish is met
+        client_choice = "auto"
+    elif isinstance(client_choice, dict) and isinstance(client_choice.get("allowed_tools"), dict):
+        client_choice = {**client_choice, "allowed_tools": {**client_choice["allowed_tools"], "mode": "auto"}}
     first, later = _choices(request, names)
     if first is not None:
         body["tool_choice"] = first
@@ -98,12 +103,20 @@ def offer(request: ChatRequest, specs: Sequence[ToolSpec]) -> Offer:
 
 def client_tools(body: Mapping[str, Any]) -> list[str]:
     """The names of the client's own tools."""
-    names = []
-    for tool in body.get("tools") or ():
-        described = tool.get(str(tool.get("type"))) if isinstance(tool, dict) else None
-        if isinstance(described, dict) and isinstance(described.get("name"), str):
-            names.append(described["name"])
-    return names
+    return [name for tool in body.get("tools") or () if (name := tool_name(tool))]
+
+
+def tool_name(tool: object) -> str:
+    """The name of a tool as a request describes it: `{"type": "function", "function": {"name": …}}`, or custom."""
+    kind = tool.get("type") if isinstance(tool, dict) else None
+    described = tool.get(kind) if isinstance(tool, dict) and isinstance(kind, str) else None
+    name = described.get("name") if isinstance(described, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def _has_custom_tools(body: Mapping[str, Any]) -> bool:
+    """Tools whose calls are no functions: no SDK can stream them, and we could not tell them from text."""
+    return any(isinstance(tool, dict) and tool.get("type") == "custom" for tool in body.get("tools") or ())
 
 
 def is_formatted(body: Mapping[str, Any]) -> bool:
@@ -140,6 +153,8 @@ def _steps_aside(body: Mapping[str, Any]) -> str:
         return "tool_choice_required"
     if body.get("functions") or body.get("function_call"):
         return "functions"
+    if _has_custom_tools(body):
+        return "custom_tools"
     if any(_CLIENT_SEARCH.search(name) for name in client_tools(body)):
         return "client_search"
     return ""

@@ -30,7 +30,7 @@ from .events import (
     UsageSeen,
     merge_fields,
 )
-from .inject import Offer
+from .inject import Offer, tool_name
 from .upstreams import quirks
 from .upstreams.chunks import new_call_id
 
@@ -94,7 +94,7 @@ class ToolLoop:
         self._shown_calls = 0
         self._ends_in_space = True  # of the text shown so far; true before any
         self._usage: dict[str, Any] = {}
-        self._used_ids: set[str] = set()
+        self._used_ids = {call["id"] for message in self._messages for call in _calls_in(message)}
 
     @property
     def rounds(self) -> int:
@@ -177,6 +177,8 @@ class ToolLoop:
         theirs = [call for call in self._round.calls.values() if not call.ours]
         if theirs:
             # The client's turn. Calls of ours beside its own are left out: an unanswered call must stand nowhere.
+            if reason in ("length", "content_filter"):
+                return self._end(reason)  # cut short, as it may be: its arguments are not mended
             empty = [call for call in theirs if not any(call.arguments)]
             return [*(ToolCallDelta(call.shown_as, arguments="{}") for call in empty), *self._end("tool_calls")]
         if ours and not self._last and not (reason == "length" and _cut(ours[-1])):
@@ -186,7 +188,7 @@ class ToolLoop:
             self._bare = True  # it was told not to call and did nothing else: ask once more with no tool in sight
             self._next_round()
             return []
-        if not self._formatted and reason != "length":
+        if not self._formatted:
             self._formatted = self._last = True
             self._next_round()
             return []
@@ -213,7 +215,7 @@ class ToolLoop:
             if self._ran and "tool_choice" in body:
                 body["tool_choice"] = offer.free_choice
             return body
-        theirs = [tool for tool in body["tools"] if _function_name(tool) not in offer.owned]
+        theirs = [tool for tool in body["tools"] if tool_name(tool) not in offer.owned]
         if theirs:
             body["tools"] = theirs
             _set_or_drop(body, "tool_choice", offer.client_choice)
@@ -247,6 +249,12 @@ def add_usage(total: dict[str, Any], usage: Mapping[str, Any]) -> None:
             total[key] = value
 
 
+def _calls_in(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The calls that a message of the client's history holds, as far as they have an id."""
+    calls = message.get("tool_calls")
+    return [c for c in calls if isinstance(c, dict) and isinstance(c.get("id"), str)] if isinstance(calls, list) else []
+
+
 def _arguments(call: _Call) -> dict[str, Any]:
     value = orjson.loads(quirks.replayable("".join(call.arguments)))
     assert isinstance(value, dict)
@@ -260,11 +268,6 @@ def _cut(call: _Call) -> bool:
     except orjson.JSONDecodeError:
         return True
     return False
-
-
-def _function_name(tool: object) -> str:
-    function = tool.get("function") if isinstance(tool, dict) else None
-    return str(function.get("name")) if isinstance(function, dict) else ""
 
 
 def _set_or_drop(body: dict[str, Any], key: str, value: object) -> None:

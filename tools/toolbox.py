@@ -81,9 +81,11 @@ class Toolbox:
         blocked_domains: Iterable[str] = (),
         secrets: Collection[str] = (),
         caller: str = "",
+        names: Sequence[str] = (),
     ) -> Desk:
         """A desk for one request: `limit` is how many results it wants, `secrets` are the keys that came with it,
-        `caller` is whose it is: what private providers gave is kept for its caller alone."""
+        `caller` is whose it is: what private providers gave is kept for its caller alone; `names` are all tools as the
+        model knows them, the client's too."""
         provenance = Provenance(self.policy.provenance, seen_texts)
         if self.policy.provenance == "context":  # what earlier answers cited
             provenance.add(source.url for source in ledger)
@@ -96,6 +98,7 @@ class Toolbox:
             domains=self.domains.narrowed(allowed_domains, blocked_domains),
             secrets=secrets,
             caller=caller,
+            names=names,
         )
 
 
@@ -113,6 +116,7 @@ class Desk:
         domains: Domains,
         secrets: Collection[str],
         caller: str,
+        names: Sequence[str],
     ) -> None:
         self.searches = 0
         self.pages = 0
@@ -125,6 +129,7 @@ class Desk:
         self._domains = domains
         self._secrets = secrets
         self._caller = caller
+        self._names = names
         self._fence = "web-" + random_ids.token_hex(8)
         self._remembered: dict[str, ToolResult] = {}
         self._pages: dict[str, asyncio.Task[ReadPage]] = {}
@@ -177,15 +182,16 @@ class Desk:
 
     def _understand(self, call: ToolCall) -> AnyArguments | str:
         """The call's arguments, or what is wrong with it. No provider is asked before this."""
-        names = [spec.tool for spec in self._toolbox.specs]
-        if call.tool not in names:
-            return f"There is no tool {one_line(call.tool, 100)!r}. Valid names: {', '.join(names) or 'none'}."
+        ours = [spec.tool for spec in self._toolbox.specs]
+        if call.tool not in ours:
+            names = ", ".join(self._names or ours) or "none"
+            return f"There is no tool {one_line(call.tool, 100)!r}. Valid names: {names}."
         form = web_search.FORM if call.tool == WEB_SEARCH else open_page.FORM
         try:
             given = decode_arguments(call.arguments)
             return validate(SearchArguments, given) if call.tool == WEB_SEARCH else validate(OpenArguments, given)
         except BadArguments as error:
-            return f"{call.tool} was not run: {escape(one_line(str(error), 500))}. Call it like {form}"
+            return f"The call was not run: {escape(one_line(str(error), 500))}. Its arguments look like {form}"
 
     def _answer(self, call: ToolCall, arguments: AnyArguments | str) -> ToolResult:
         if isinstance(arguments, str):

@@ -30,6 +30,7 @@ from ..events import (
     UsageSeen,
     merge_fields,
 )
+from ..inject import client_tools
 from ..request import ChatRequest, SearchOptions
 from ..sse import DONE, encode
 
@@ -146,8 +147,7 @@ def _names_our_tool(choice: object, body: dict[str, Any]) -> bool:
     name = function.get("name") if isinstance(function, dict) else choice.get("name")
     if name not in ("web_search", "open_page"):
         return False
-    functions = [tool.get("function") for tool in body.get("tools") or () if isinstance(tool, dict)]
-    return name not in [function.get("name") for function in functions if isinstance(function, dict)]
+    return name not in client_tools(body)
 
 
 # Answer

@@ -14,8 +14,8 @@ from typing import Any
 
 import orjson
 
-from ..errors import as_error, failure
-from ..events import Begun, Event, Failed, Finished, ReasoningDelta, TextDelta, ToolCallDelta, UsageSeen
+from ..errors import as_error, failure, truncated
+from ..events import Begun, Event, Finished, ReasoningDelta, TextDelta, ToolCallDelta, UsageSeen
 from . import quirks
 
 _ALPHABET = string.ascii_letters + string.digits
@@ -39,7 +39,12 @@ class _Call:
     id: str
     name: str = ""
     early: str = ""  # arguments that came before the name
+    said: str = ""  # all its arguments
     extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        return self.said.endswith("}") and _parse(self.said.encode()) is not None
 
 
 class ChunkReader:
@@ -102,8 +107,7 @@ class ChunkReader:
     def _end(self) -> list[Event]:
         self._over = True
         if not self._reason:
-            text = "The model's server ended the answer before it was complete."
-            return [failure(502, text, code="upstream_truncated")]
+            return [truncated()]
         usage: list[Event] = [UsageSeen(self._usage)] if self._usage else []
         return [*usage, Finished(self._reason)]
 
@@ -121,7 +125,7 @@ class ChunkReader:
             kept = {key: chunk[key] for key in _KEPT_FIELDS if chunk.get(key) is not None}
             out.append(Begun(str(chunk.get("model") or ""), kept))
         usage = chunk.get("usage")
-        if usage:
+        if usage and isinstance(usage, dict):
             self._usage = usage
         choices = chunk.get("choices")
         choice = choices[0] if choices and isinstance(choices, list) else None
@@ -132,7 +136,7 @@ class ChunkReader:
             self._read_delta(delta, out)
         reason = choice.get("finish_reason")
         if reason and not self._reason:
-            self._reason = reason if reason in _REASONS else "stop"
+            self._reason = reason if isinstance(reason, str) and reason in _REASONS else "stop"
 
     def _read_delta(self, delta: dict[str, Any], out: list[Event]) -> None:
         content = delta.get("content")
@@ -145,15 +149,18 @@ class ChunkReader:
                 out.append(TextDelta(content))
             else:
                 out += quirks.content_parts(content)
-        for entry in delta.get("tool_calls") or ():
+        calls = delta.get("tool_calls")
+        for entry in calls if isinstance(calls, list) else ():
             if isinstance(entry, dict):
                 self._read_call(entry, out)
 
     def _read_call(self, entry: dict[str, Any], out: list[Event]) -> None:
-        function = entry.get("function") or {}
+        function = entry.get("function")
+        function = function if isinstance(function, dict) else {}
         name = quirks.call_name(function.get("name"))
         arguments = quirks.call_arguments(function.get("arguments"))
-        call = self._call_of(entry, bool(name))
+        call = self._call_of(entry, name)
+        call.said += arguments
         extra = {k: v for k, v in entry.items() if k not in ("index", "id", "type", "function") and v is not None}
         if call.name:
             if arguments or extra:
@@ -165,12 +172,14 @@ class ChunkReader:
             call.name = name
             out.append(ToolCallDelta(call.number, call.id, name, call.early, call.extra or None))
 
-    def _call_of(self, entry: dict[str, Any], named: bool) -> _Call:
+    def _call_of(self, entry: dict[str, Any], name: str) -> _Call:
         """Which call a fragment belongs to. Servers leave out the index, or give every call the index 0."""
         index, raw_id = entry.get("index"), str(entry.get("id") or "")
         if isinstance(index, int):
             call = self._by_index.get(index)
-            if call is None or (raw_id and call.raw_id and raw_id != call.raw_id and named):
+            other_id = raw_id and call is not None and call.raw_id and raw_id != call.raw_id
+            another = name and call is not None and call.name and (other_id or (not raw_id and call.complete))
+            if call is None or another:
                 call = self._by_index[index] = self._new_call(raw_id)
             elif raw_id and not call.raw_id and not call.name:
                 call.raw_id = call.id = raw_id
@@ -178,7 +187,7 @@ class ChunkReader:
         for call in self._calls:
             if raw_id and call.raw_id == raw_id:
                 return call
-        if raw_id or named or not self._calls:
+        if raw_id or name or not self._calls:
             return self._new_call(raw_id)
         return self._calls[-1]
 
@@ -200,8 +209,3 @@ def _parse(payload: bytes) -> Any:
         return None
     clean = json.dumps(text, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return json.loads(clean)
-
-
-def failed(events: Iterable[Event]) -> Failed | None:
-    """The failure among these events, if there is one."""
-    return next((event for event in events if isinstance(event, Failed)), None)

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +31,9 @@ _FORWARDED_DOWN = frozenset(
 _HTTP_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
 _ANSWER_LIMIT = 64 * 1024 * 1024
 _MODELS_AGE = 60.0
+_MODELS_LIMIT = 10.0
+_ERROR_LIMIT = 100_000
+_LAST_BYTES = 0.05  # how long the end of a body is awaited, so that its connection can be used again
 _SHORTEST_SECRET = 16  # shorter ones are words like `ollama`, put there because some client wants a key
 
 
@@ -57,36 +60,59 @@ class OpenAIUpstream:
         self._first_byte_timeout = first_byte_timeout
         self._idle_timeout = idle_timeout
         self._session: aiohttp.ClientSession | None = None
-        self._models: tuple[float, list[dict[str, Any]]] = (0.0, [])
+        self._models: tuple[float, list[dict[str, Any]] | Failed] = (0.0, [])
+        self._plain_streams = False  # has the server refused `stream_options`?
 
     async def stream(self, body: dict[str, Any], headers: Mapping[str, str]) -> AsyncGenerator[list[Event], None]:
-        reader = ChunkReader()
+        if self._plain_streams:
+            body = {key: value for key, value in body.items() if key != "stream_options"}
+        reader, again = ChunkReader(), False
         try:
-            async with await self._send("POST", CHAT, headers, orjson.dumps(body)) as response:
+            async with await self._send("POST", CHAT, headers, orjson.dumps(body), self._patience(body)) as response:
                 failed = await self._refused(response)
-                if failed:
+                if failed and "stream_options" in body and "stream_options" in str(failed.error):
+                    again = self._plain_streams = True  # the server does not know the field: once more, without it
+                elif failed:
                     yield [failed]
-                    return
-                first = await self._read(response)
-                if _is_json(response.content_type, first):
-                    yield self._without_key(reader.feed_answer(await self._whole(response, first)))
-                    return
-                if _is_markup(first):
-                    yield [self._unreadable(first)]
-                    return
-                decoder, data = SSEDecoder(), first
-                while data:
-                    events = reader.feed(decoder.feed(data))
-                    if reader.over:
-                        yield self._without_key(events)
-                        return
-                    if events:
-                        yield events
-                    data = await self._read(response)
-                yield reader.flush(decoder.flush())
+                else:
+                    async with aclosing(self._events(response, reader, self._patience(body))) as batches:
+                        async for events in batches:
+                            yield events
         except (*_HTTP_ERRORS, EventTooLong) as error:
             # Once the model has said that it is done, a connection that then breaks or hangs has lost nothing.
-            yield reader.flush() if reader.complete else [self._failure(error, begun=reader.begun)]
+            if not reader.over:
+                yield reader.flush() if reader.complete else [self._failure(error, begun=reader.begun)]
+        if again:
+            async with aclosing(self.stream(body, headers)) as batches:
+                async for events in batches:
+                    yield events
+
+    async def _events(
+        self, response: aiohttp.ClientResponse, reader: ChunkReader, patience: float | None
+    ) -> AsyncGenerator[list[Event], None]:
+        """An accepted answer, whatever it is labelled: a stream, one JSON body, or a page that is no answer at all."""
+        data = await self._read(response, patience)
+        if _is_json(response.content_type, data):
+            yield self._ours(reader.feed_answer(await self._whole(response, data)))
+            return
+        if _is_markup(data):
+            yield [self._unreadable(data)]
+            return
+        decoder = SSEDecoder()
+        while data:
+            events = reader.feed(decoder.feed(data))
+            if reader.over:
+                yield self._ours(events)
+                await self._finish(response)
+                return
+            if events:
+                yield events
+            data = await self._read(response, self._idle_timeout)
+        yield reader.flush(decoder.flush())
+
+    def _patience(self, body: Mapping[str, Any]) -> float | None:
+        """How long the first byte may take. An answer in one piece has no first byte before its last."""
+        return self._first_byte_timeout if body.get("stream") else None
 
     @asynccontextmanager
     async def forward(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> AsyncIterator[Reply]:
@@ -97,7 +123,11 @@ class OpenAIUpstream:
             return
         async with response:
             if response.status in (401, 403) or 300 <= response.status < 400:
-                yield _as_reply(await self._refused(response))
+                try:
+                    refused = await self._refused(response)
+                except _HTTP_ERRORS as error:
+                    refused = self._failure(error, begun=False)
+                yield _as_reply(refused)
                 return
             down = {
                 key.lower(): value
@@ -110,43 +140,65 @@ class OpenAIUpstream:
     async def models(self) -> list[dict[str, Any]]:
         """What the server lists, remembered for a minute. Raises `RequestError` where it cannot be asked."""
         asked, known = self._models
-        if asked and time.monotonic() - asked < _MODELS_AGE:
-            return known
+        if not asked or time.monotonic() - asked > _MODELS_AGE:
+            known = await self._list_models()
+            self._models = (time.monotonic(), known)
+        if isinstance(known, Failed):
+            raise RequestError(known)
+        return known
+
+    async def _list_models(self) -> list[dict[str, Any]] | Failed:
         try:
-            async with await self._send("GET", "/models", {}, b"") as response:
-                failed = await self._refused(response)
-                answer = None if failed else await self._whole(response, b"")
+            async with asyncio.timeout(_MODELS_LIMIT), await self._send("GET", "/models", {}, b"") as response:
+                if failed := await self._refused(response):
+                    return failed
+                answer = await self._whole(response, b"")
         except (*_HTTP_ERRORS, EventTooLong) as error:
-            failed = self._failure(error, begun=False)
-        if failed:
-            raise RequestError(failed)
+            return self._failure(error, begun=False)
         data = answer.get("data") if isinstance(answer, dict) else None
-        found = [m for m in data or () if isinstance(m, dict) and isinstance(m.get("id"), str)]
-        self._models = (time.monotonic(), found)
-        return found
+        return [m for m in data or () if isinstance(m, dict) and isinstance(m.get("id"), str)]
 
     async def aclose(self) -> None:
         if self._session:
             await self._session.close()
 
-    async def _send(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> aiohttp.ClientResponse:
+    async def _send(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes, patience: float | None = None
+    ) -> aiohttp.ClientResponse:
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._connect_timeout)
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30)
             jar = aiohttp.DummyCookieJar()
             self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, cookie_jar=jar)
-        sent = {"Content-Type": "application/json", **headers, **self._headers} if body else self._headers
-        target = self._chat_url if path == CHAT else URL(self._base + path)
-        async with asyncio.timeout(self._first_byte_timeout):
-            return await self._session.request(method, target, data=body or None, headers=sent, allow_redirects=False)
+        kind = {"Content-Type": "application/json"} if body else {}
+        # Encoded as it is: to decode and encode it again would undo the checks that a path has passed.
+        target = self._chat_url if path == CHAT else URL(self._base + path, encoded=True)
+        async with asyncio.timeout(patience):
+            return await self._session.request(
+                method, target, data=body or None, headers={**kind, **headers, **self._headers}, allow_redirects=False
+            )
 
-    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
-        async with asyncio.timeout(self._idle_timeout):
+    async def _read(self, response: aiohttp.ClientResponse, limit: float | None) -> bytes:
+        async with asyncio.timeout(limit):
             return await response.content.readany()
+
+    async def _finish(self, response: aiohttp.ClientResponse) -> None:
+        """Reads the last bytes of a body that has said everything: a connection left in its middle is lost."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_BYTES):
+                while await response.content.readany():
+                    pass
+
+    async def _error_body(self, response: aiohttp.ClientResponse) -> bytes:
+        parts, size = [], 0
+        while size < _ERROR_LIMIT and (data := await self._read(response, self._idle_timeout)):
+            parts.append(data)
+            size += len(data)
+        return b"".join(parts)
 
     async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         try:
-            while data := await self._read(response):
+            while data := await self._read(response, self._idle_timeout):
                 yield data
         except _HTTP_ERRORS as error:
             raise Broken from error
@@ -158,7 +210,7 @@ class OpenAIUpstream:
 
     async def _whole(self, response: aiohttp.ClientResponse, first: bytes) -> Any:
         parts, size = [first], len(first)
-        while data := await self._read(response):
+        while data := await self._read(response, self._idle_timeout):
             parts.append(data)
             size += len(data)
             if size > _ANSWER_LIMIT:
@@ -173,13 +225,9 @@ class OpenAIUpstream:
         status = response.status
         if status == 200:
             return None
-        body = await response.content.read(100_000)
+        body = await self._error_body(response)
         if status in (401, 403):
-            text = (
-                f"The model's server refused the key that Groundwire holds for upstream '{self.name}' (HTTP {status}). "
-                "Set `api_key` of this upstream in the config file, or OPENAI_API_KEY."
-            )
-            return failure(502, text, code="upstream_auth")
+            return self._key_refused(status)
         if status < 400:
             return failure(502, f"The model's server answered with HTTP {status}.", code="upstream_bad_response")
         try:
@@ -204,9 +252,22 @@ class OpenAIUpstream:
         error = {key: self._masked(value) if isinstance(value, str) else value for key, value in failed.error.items()}
         return replace(failed, error=error)
 
-    def _without_key(self, events: list[Event]) -> list[Event]:
-        """The last events of an answer: if it ends in an error, in one that does not show our key."""
-        return [self._masked_failure(event) if isinstance(event, Failed) else event for event in events]
+    def _key_refused(self, status: int) -> Failed:
+        text = (
+            f"The model's server refused the key that Groundwire holds for upstream '{self.name}' (HTTP {status}). "
+            "Set `api_key` of this upstream in the config file, or OPENAI_API_KEY."
+        )
+        return failure(502, text, code="upstream_auth")
+
+    def _ours(self, events: list[Event]) -> list[Event]:
+        """The last events of an answer. An error among them is dressed as if it had come with its own status."""
+
+        def dressed(event: Event) -> Event:
+            if not isinstance(event, Failed):
+                return event
+            return self._key_refused(event.status) if event.status in (401, 403) else self._masked_failure(event)
+
+        return [dressed(event) for event in events]
 
     def _failure(self, error: Exception, *, begun: bool) -> Failed:
         log.warning("upstream %s: %s: %s", self.name, type(error).__name__, error)

@@ -271,6 +271,10 @@ def test_forms_are_forwarded_to_audio(proxy: Groundwire, model: ModelServer) -> 
         ("POST", "audio/%2e%2e/files"),
         ("POST", "audio//x"),
         ("POST", "audio/..%2ffiles"),
+        ("POST", "images/%252e%252e/files"),
+        ("POST", "images/.%09./files"),
+        ("POST", "images/x%3Fy"),
+        ("POST", "images/x%23y"),
         ("POST", "nothing"),
     ],
 )
@@ -310,6 +314,55 @@ def test_health(proxy: Groundwire) -> None:
 
 
 # Modes
+
+
+def test_a_listed_path_goes_only_to_those_who_list_it(config: dict[str, Any], model: ModelServer) -> None:
+    with ModelServer() as other:
+        one = {**config["upstreams"][0], "name": "a", "models": ["a-*"]}
+        two = {"name": "b", "base_url": other.url, "models": ["b-*"], "forward": ["/v1/files/*"]}
+        with Groundwire({**config, "upstreams": [one, two]}) as proxy:
+            for server in (model, other):
+                server.script(Turn(body=b'{"ok": true}'))
+            headers = {"content-type": "application/json", "openai-beta": "x"}
+            for content in (b'{"model":"a-1"}', b'{"model":"b-1"}', b""):
+                answer = httpx.request("DELETE", f"{proxy.url}/files/f1", content=content, headers=headers)
+                assert answer.json() == {"ok": True}
+            assert model.paths == []
+            assert other.paths == ["/v1/files/f1"] * 3
+            assert {head["openai-beta"] for head in other.heads} == {"x"}
+
+
+def test_streams_that_are_not_completions_are_left_alone(proxy: Groundwire, model: ModelServer) -> None:
+    events = b'data: {"type":"image_generation.completed"}\n\n'
+    model.script(Turn(body=events, content_type="text/event-stream"))
+    answer = httpx.post(f"{proxy.url}/images/generations", json={"model": "m", "stream": True}, timeout=10)
+    assert answer.content == events
+
+
+def test_what_spoke_of_tools_goes_with_the_last_of_them(proxy: Groundwire, model: ModelServer) -> None:
+    model.script(text("x"))
+    asked = {"tools": [{"type": "web_search"}], "tool_choice": "auto", "parallel_tool_calls": True}
+    post(proxy, **asked, headers={"x-groundwire-search": "off"})
+    assert model.requests[0] == body()
+
+
+def test_stream_options_are_dropped_for_a_server_that_refuses_them(config: dict[str, Any], model: ModelServer) -> None:
+    refusal = {"error": {"message": "Unrecognized request argument supplied: stream_options", "type": "x"}}
+    with Groundwire(config) as proxy:
+        model.script(Turn(status=400, body=json.dumps(refusal).encode()), text("Hi."))
+        assert content(stream(proxy)) == "Hi."
+        model.script(text("Hi again."))
+        assert content(stream(proxy)) == "Hi again."
+        assert "stream_options" not in model.requests[0], "it is remembered"
+
+
+def test_one_connection_serves_all_rounds(config: dict[str, Any], model: ModelServer) -> None:
+    with Groundwire(config) as proxy:
+        for _ in range(3):
+            model.script(call("web_search", {"query": "sky"}, late_end=True), text("Blue.", late_end=True))
+            before = model.connections
+            stream(proxy)
+        assert model.connections == before, "the third answer opened no connection of its own"
 
 
 @pytest.fixture(scope="module")

@@ -55,6 +55,16 @@ class TestBeforeTheFirstByte:
         assert answer.headers["retry-after"] == "7"
         assert len(model.requests) == 1
 
+    def test_an_error_body_in_two_pieces_is_whole(self, proxy: Groundwire, model: ModelServer, stream: bool) -> None:
+        model.script(Turn(status=400, body=json.dumps(OPENAI_ERROR).encode(), halved=True))
+        assert post(proxy, stream=stream).json() == OPENAI_ERROR
+
+    @pytest.mark.parametrize("code", [401, 403])
+    def test_a_refused_key_inside_a_200(self, proxy: Groundwire, model: ModelServer, stream: bool, code: int) -> None:
+        model.script(Turn(body=json.dumps({"error": {"message": "no", "code": code}}).encode()))
+        answer = post(proxy, stream=stream)
+        assert (answer.status_code, error_of(answer)["code"]) == (502, "upstream_auth")
+
     @pytest.mark.parametrize("status", [401, 403])
     @pytest.mark.parametrize("headers", [{}, SEARCH_OFF])
     def test_a_refused_key_is_ours_not_the_clients(
@@ -119,9 +129,9 @@ def test_a_slow_upstream_is_given_up(model: ModelServer, config: dict[str, Any])
         model.script(text("Hal", end="hang", finish=None, usage=None))
         answer = post(proxy, stream=True)
         assert last_event(answer)["error"]["code"] == "upstream_timeout"
-        model.script(text("x", end="hang"))
-        whole = post(proxy)
-        assert (whole.status_code, error_of(whole)["code"]) == (504, "upstream_timeout")
+        model.script(text("late", delay=30.0))
+        late = post(proxy, stream=True)
+        assert (late.status_code, error_of(late)["code"]) == (504, "upstream_timeout")
         assert model.left.wait(5)
 
 
@@ -157,6 +167,29 @@ def test_a_stream_cut_short_is_an_error(
     answer = post(proxy, stream=True, headers=headers)
     assert last_event(answer)["error"]["code"] == "upstream_truncated"
     assert "Half an " in answer.text
+
+
+def test_text_that_waited_for_more_is_not_lost(proxy: Groundwire, model: ModelServer) -> None:
+    model.script(call("web_search", {"query": "sky"}), text("Blue, see [1", end="reset", finish=None, usage=None))
+    answer = post(proxy, stream=True)
+    assert last_event(answer)["error"]["code"] == "upstream_truncated"
+    assert '"content":"[1"' in answer.text or '"content":"Blue, see [1"' in answer.text
+
+
+def test_a_forwarded_answer_has_its_time_too(config: dict[str, Any], model: ModelServer) -> None:
+    with Groundwire({**config, "server": {"request_timeout": 0.5}}) as proxy:
+        model.script(text("late", delay=30.0))
+        whole = post(proxy, headers=SEARCH_OFF)
+        assert (whole.status_code, error_of(whole)["code"]) == (504, "request_timeout")
+        model.script(text(*["word "] * 100, delay=0.1))
+        assert last_event(post(proxy, stream=True, headers=SEARCH_OFF))["error"]["code"] == "request_timeout"
+
+
+def test_a_slow_answer_in_one_piece_is_awaited(config: dict[str, Any], model: ModelServer) -> None:
+    upstream = {**config["upstreams"][0], "first_byte_timeout": 0.3}
+    with Groundwire({**config, "upstreams": [upstream]}) as proxy:
+        model.script(text("worth the wait", delay=1.0))
+        assert post(proxy).json()["choices"][0]["message"]["content"] == "worth the wait"
 
 
 def test_death_in_the_second_round(proxy: Groundwire, model: ModelServer) -> None:

@@ -30,6 +30,8 @@ class Turn:
     content_type: str = "application/json"
     headers: dict[str, str] = field(default_factory=dict)
     glued: bool = False  # all events in one network write
+    late_end: bool = False  # the end of the body comes a moment after its last event
+    halved: bool = False  # `body` comes in two pieces
 
 
 def text(*pieces: str, **more: Any) -> Turn:
@@ -50,6 +52,7 @@ class ModelServer:
         self.raw: list[bytes] = []
         self.left = threading.Event()  # somebody hung up on an answer
         self.sent_pieces = 0
+        self.connections = 0
         self._turns: list[Turn] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -95,6 +98,7 @@ class ModelServer:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        self.connections += 1
         try:
             while await self._serve_one(reader, writer):
                 pass
@@ -118,13 +122,13 @@ class ModelServer:
         self.paths.append(path)
         self.heads.append(headers)
         self.raw.append(raw)
-        body = json.loads(raw) if headers.get("content-type", "").startswith("application/json") else {}
+        body = json.loads(raw or b"{}") if headers.get("content-type", "").startswith("application/json") else {}
         self.requests.append(body)
         turn = self._turns[min(len(self.requests), len(self._turns)) - 1]
         watcher = asyncio.create_task(self._watch(reader))
         try:
             if turn.body is not None:
-                await self._send_whole(writer, turn.status, turn.body, turn.content_type, turn.headers)
+                await self._send_whole(writer, turn.status, turn.body, turn.content_type, turn.headers, turn.halved)
             elif body.get("stream"):
                 return await self._send_stream(writer, turn)
             else:
@@ -146,11 +150,23 @@ class ModelServer:
         self.left.set()
 
     async def _send_whole(
-        self, writer: asyncio.StreamWriter, status: int, body: bytes, kind: str, more: dict[str, str] | None = None
+        self,
+        writer: asyncio.StreamWriter,
+        status: int,
+        body: bytes,
+        kind: str,
+        more: dict[str, str] | None = None,
+        halved: bool = False,
     ) -> None:
         lines = {"Content-Type": kind, "Content-Length": str(len(body)), **(more or {})}
         head = f"HTTP/1.1 {status} X\r\n" + "".join(f"{k}: {v}\r\n" for k, v in lines.items()) + "\r\n"
-        writer.write(head.encode() + body)
+        if halved:
+            writer.write(head.encode() + body[: len(body) // 2])
+            await writer.drain()
+            await asyncio.sleep(0.1)
+            writer.write(body[len(body) // 2 :])
+        else:
+            writer.write(head.encode() + body)
         await writer.drain()
 
     async def _send_stream(self, writer: asyncio.StreamWriter, turn: Turn) -> bool:
@@ -175,6 +191,8 @@ class ModelServer:
             await asyncio.sleep(0.05)
             writer.transport.abort()
             return False
+        if turn.late_end:
+            await asyncio.sleep(0.005)
         writer.write(b"0\r\n\r\n")
         await writer.drain()
         return True

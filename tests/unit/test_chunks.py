@@ -124,6 +124,11 @@ def test_every_index_zero_ollama() -> None:
     assert calls(first(0, "a", "f", "{}"), first(0, "b", "g", "{}")) == [("a", "f", "{}"), ("b", "g", "{}")]
 
 
+def test_every_index_zero_without_ids() -> None:
+    made = calls(first(0, "", "f", '{"x":1}'), first(0, "", "g", '{"y":2}'))
+    assert [(name, arguments) for _, name, arguments in made] == [("f", '{"x":1}'), ("g", '{"y":2}')]
+
+
 def test_two_fragments_of_one_call_in_one_chunk_vllm() -> None:
     events = read(payload({"tool_calls": [first(0, "a", "f", '{"x"'), more(0, ":1}")]}), payload({}, "tool_calls"))
     assert assemble(events) == [("a", "f", '{"x":1}')]

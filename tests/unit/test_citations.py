@@ -135,6 +135,10 @@ MARKERS = {
     "after odd capitals": ("macOS[1] iPhone[1] mRNA[1]", "macOS«1» iPhone«1» mRNA«1»"),
     "after a domain": ("example.com[1] Node.js[1] …ah...Paris[1]", "example.com«1» Node.js«1» …ah...Paris«1»"),
     "ASCII inside CJK": ("维生素C[1]", "维生素C«1»"),
+    "words that programs use too": (
+        "hepatitis B[1] and recent data[2]; data[1], A[1]",
+        "hepatitis B«1» and recent data«2»; data[1], A[1]",
+    ),
     "after a closed link": ("[Paris](https://p.org)[1]", "[Paris](https://p.org)«1»"),
     "after an address": (
         "https://x.org [1] (https://x.org)[2] <http://x>[3]",

@@ -226,3 +226,30 @@ def test_round_trip(text: str, footer: bool) -> None:
     # A link right after `!` got a space, and is the only thing that does not come back.
     assert echoes.messages[0]["content"].replace("! ", "!") == text.replace("! ", "!")
     assert set(echoes.known) == {c.source.n for c in citations if c.source.linkable}
+
+
+def test_openai_markers_are_given_numbers_when_annotations_say_what_they_are() -> None:
+    a, b = "([a.org](https://a.org/x))", "([b.org](https://b.org/y))"
+    text = f"One {a}, two {b}, one again {a}. Mine: ([a.org](https://a.org/x))"
+
+    def place(marker: str, after: int = 0) -> dict[str, object]:
+        start = text.index(marker, after)
+        url = marker[marker.index("](") + 2 : -2]
+        spot = {"start_index": start, "end_index": start + len(marker), "url": url, "title": url[8:13]}
+        return {"type": "url_citation", "url_citation": spot}
+
+    annotations = [place(a), place(b), place(a, text.index(b))]
+    messages = [
+        {"role": "user", "content": "My own [3]."},
+        {"role": "assistant", "content": text, "annotations": annotations},
+    ]
+    echoes = read_echoes(messages)
+    numbers = {url: n for n, (url, _) in echoes.known.items()}
+    one, two = numbers["https://a.org/x"], numbers["https://b.org/y"]
+    assert {one, two} == {4, 5}
+    assert echoes.messages[1] == {
+        "role": "assistant",
+        "content": f"One [{one}], two [{two}], one again [{one}]. Mine: ([a.org](https://a.org/x))",
+    }
+    assert echoes.known[one] == ("https://a.org/x", "a.org")
+    assert echoes.taken == 5

@@ -47,6 +47,7 @@ AUTO = [
     ({"tool_choice": "required", "tools": [function("f")]}, "off; reason=tool_choice_required"),
     ({"tool_choice": "none"}, "off; reason=tool_choice_none"),
     ({"functions": [{"name": "f"}]}, "off; reason=functions"),
+    ({"tools": [{"type": "custom", "custom": {"name": "c"}}]}, "off; reason=custom_tools"),
     ({"tools": [function("f")], "tool_choice": forced("f")}, "off; reason=tool_choice_client_tool"),
     ({"tools": [function("f")], "tool_choice": allowed(forced("f"))}, "off; reason=tool_choice_allowed_tools"),
     *(
@@ -104,7 +105,10 @@ def test_without_a_provider_nothing_is_offered() -> None:
     assert decide(request(web_search_options={}), "auto", "", False).header == "off; reason=no_provider"
 
 
-@pytest.mark.parametrize(("field", "value"), [("n", 2), ("functions", [{"name": "f"}])])
+CUSTOM = {"type": "custom", "custom": {"name": "c"}}
+
+
+@pytest.mark.parametrize(("field", "value"), [("n", 2), ("functions", [{"name": "f"}]), ("tools", [CUSTOM])])
 def test_what_cannot_be_searched_is_refused_when_asked(field: str, value: object) -> None:
     with pytest.raises(RequestError) as caught:
         decide(request(**{"web_search_options": {}, field: value}), "auto", "", True)
@@ -148,7 +152,7 @@ def test_allowed_tools_take_ours_in() -> None:
     )
     assert made.body["tool_choice"] == allowed(forced("f"), forced("web_search"), forced("open_page"), mode="required")
     assert made.free_choice == allowed(forced("f"), forced("web_search"), forced("open_page"))
-    assert made.client_choice == allowed(forced("f"), mode="required")
+    assert made.client_choice == allowed(forced("f")), "by then a tool of ours has run"
     only = offer(request(tools=[function("f"), HOSTED], tool_choice=allowed(HOSTED)), SPECS)
     assert only.body["tool_choice"] == allowed(forced("web_search"), forced("open_page"))
     assert only.client_choice == "none"

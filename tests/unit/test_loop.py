@@ -330,3 +330,27 @@ def test_usage_is_summed_at_every_depth() -> None:
     add_usage(total, {"prompt_tokens": 1, "details": {"cached": 2, "audio": None}, "tier": "a"})
     add_usage(total, {"prompt_tokens": 3, "details": {"cached": 4}, "tier": "b", "cost": 0.5})
     assert total == {"prompt_tokens": 4, "details": {"cached": 6, "audio": None}, "tier": "b", "cost": 0.5}
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+def test_a_client_call_that_was_cut_short_says_so(reason: str) -> None:
+    loop = make_loop(tools=[WEATHER])
+    seen = loop.receive([Begun("m"), call("weather", '{"city":"Ber'), Finished(reason)])
+    assert seen == [Begun("m"), ToolCallDelta(0, "id0", "weather", '{"city":"Ber'), UsageSeen({}), Finished(reason)]
+
+
+def test_ids_of_the_clients_history_are_not_used_again() -> None:
+    before = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}],
+    }
+    loop = make_loop(messages=[USER, before, {"role": "tool", "tool_call_id": "call_1", "content": "x"}, USER])
+    search_round(loop, "call_1")
+    assert asked(loop)["messages"][-1]["tool_call_id"] != "call_1"
+
+
+def test_a_hidden_round_cut_by_length_still_gets_its_final_request() -> None:
+    loop = make_loop(response_format={"type": "json_object"}, search=SearchOptions("header"))
+    assert loop.receive([Begun("m"), TextDelta("So much to say"), Finished("length")]) == [Begun("m")]
+    assert asked(loop)["response_format"] == {"type": "json_object"}

@@ -81,9 +81,16 @@ async def test_bad_arguments_are_answered_before_any_provider(tool: str, argumen
     result = await one(bench.desk(), ToolCall("c1", tool, arguments))
     assert not result.ok
     assert says in result.text
-    assert "Call it like {" in result.text
+    assert "Its arguments look like {" in result.text
     assert bench.engine.asked == []
     assert bench.shelf.read_urls == []
+
+
+async def test_unknown_tools_get_all_names_that_the_model_knows() -> None:
+    bench = Bench()
+    desk = bench.toolbox.desk(ledger=Ledger(), names=("get_weather", "web_search", "groundwire_open_page"))
+    result = await one(desk, ToolCall("c1", "getWeather", "{}"))
+    assert "Valid names: get_weather, web_search, groundwire_open_page." in result.text
 
 
 async def test_unknown_tools_get_the_valid_names() -> None:
