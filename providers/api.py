@@ -7,6 +7,7 @@ status and exception of the wire is translated here, once, into `providers.error
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -48,11 +49,15 @@ AGO_DAYS = {"minute": 1 / 1440, "hour": 1 / 24, "day": 1, "week": 7, "month": 30
 Translate = Callable[[int, str], ProviderError | None]
 
 
-def check_base_url(value: str) -> str:
+def check_url(value: str) -> str:
     url = urlsplit(value)
     if url.scheme not in ("http", "https") or not url.hostname or url.port == 0:
         raise ValueError("it must look like https://host or http://host:port")
     return value
+
+
+def check_base_url(value: str) -> str:
+    return check_url(value).rstrip("/")
 
 
 def check_key(value: SecretStr) -> SecretStr:
@@ -130,7 +135,11 @@ class ServiceApi:
             if isinstance(value, dict):
                 return value
         own = self._translate(response.status_code, body.decode(errors="replace")) if self._translate else None
-        raise own or self._usual_error(response)
+        if own is None:
+            raise self._usual_error(response)
+        if own.retry_after is None and not isinstance(own, AuthFailed):  # no wait mends a key
+            own.retry_after = _wait(response.headers, plan=isinstance(own, QuotaExceeded))
+        raise own
 
     def too_much(self) -> Unavailable:
         return Unavailable(f"{self._service} sent more than {MAX_BODY // 2**20} MB")
@@ -202,7 +211,8 @@ class ServiceApi:
         if status in (401, 403):
             return AuthFailed(f"{who} refused the key (status {status})")
         if status == 402:
-            return QuotaExceeded(f"the plan at {who} is used up (status 402)")
+            wait = _wait(response.headers, plan=True)
+            return QuotaExceeded(f"the plan at {who} is used up (status 402)", retry_after=wait)
         if status in (408, 504):
             return TimedOut(f"{who} ran out of time itself (status {status})", retry_after=wait)
         if status == 429:
@@ -233,11 +243,15 @@ def retry_after(value: str | None) -> float | None:
     return max(0.0, (when - datetime.now(UTC)).total_seconds())
 
 
-def _wait(headers: httpx.Headers) -> float | None:
-    """Retry-After, else the first window of X-RateLimit-Reset, in seconds from now or since 1970."""
+def _wait(headers: httpx.Headers, *, plan: bool = False) -> float | None:
+    """Retry-After, else a window of X-RateLimit-Reset, in seconds from now or since 1970.
+
+    The first window is that of the rate; a used-up `plan` comes back with the last, if there is more than one.
+    """
     wait = retry_after(headers.get("retry-after"))
     if wait is None:
-        reset = headers.get("x-ratelimit-reset", "").partition(",")[0].strip()
+        rate, *longer = headers.get("x-ratelimit-reset", "").split(",")
+        reset = (longer[-1] if longer else "").strip() if plan else rate.strip()
         wait = float(reset) if reset.isdecimal() else None
         if wait is not None and wait > 1e9:
             wait = max(0.0, wait - datetime.now(UTC).timestamp())
@@ -324,6 +338,11 @@ def _json(body: str | bytes) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
+        pass
+    try:
+        # It takes half an emoji, where a service cut a text in its midst: one such row must not cost the others.
+        return json.loads(body)
+    except (ValueError, RecursionError):
         return None
 
 

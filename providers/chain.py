@@ -8,17 +8,22 @@ would hold the model up, and asking one all the same would keep it down.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from .api import days_of
 from .base import Page, SearchQuery, SearchResult, SearchResults, as_page, as_results
 from .errors import BadRequest, NoResults, NotAllowed, PageBlocked, ProviderError, Unavailable
 from .exchange import Exchange
 from .registry import Named
 from .urls import canonical, clean_domains, host_of, in_domains, scheme_of
 from .web.guard import Guard
+
+log = logging.getLogger(__name__)
 
 _OUTSIDE = Guard()
 
@@ -87,7 +92,7 @@ class SearchChain:
         async def ask(member: Named) -> tuple[SearchResults, float | None]:
             async def work() -> SearchResults:
                 provider: Any = member.provider
-                return _select(as_results(await provider.search(wanted)), wanted, public=not member.private)
+                return _select(as_results(await provider.search(wanted)), wanted, member)
 
             return await self._exchange.ask(member, "search", wanted, work, caller)
 
@@ -137,7 +142,7 @@ class ReadChain:
                 await clearance.check()
             return await self._exchange.ask(member, "read", canonical(url), work, caller)
 
-        fall_over = _FallOver("No reader could open the page", public_fallback=self._public_fallback)
+        fall_over = _FallOver("No reader could open the page", public_fallback=self._public_fallback, reads=True)
         try:
             (page, age), name = await fall_over.first(readers, ask)
         except AllFailed:
@@ -149,7 +154,7 @@ class ReadChain:
     def _readers(self, url: str) -> tuple[Named, ...]:
         """Who may read this URL. A provider that owns documents reads those and nothing else."""
         for member in self._members:
-            if isinstance(member.provider, Owner) and member.provider.owns(url):
+            if _owns(member, url):
                 return (member,)
         if scheme_of(url) == "local":
             raise Unavailable("There is no such document.")
@@ -190,15 +195,16 @@ class _Clearance:
 class _FallOver:
     """One walk down a chain: who failed so far, and who may still be asked."""
 
-    def __init__(self, verdict: str, *, public_fallback: bool) -> None:
+    def __init__(self, verdict: str, *, public_fallback: bool, reads: bool = False) -> None:
         self.failures: list[Failure] = []
         self._verdict = verdict
         self._public_allowed = True
         self._public_fallback = public_fallback
+        self._reads = reads
 
     async def first(self, members: Iterable[Named], ask: Callable[[Named], Awaitable[T]]) -> tuple[T, str]:
         for member in members:
-            if not member.private and not self._public_allowed:
+            if self._tells_the_public(member) and not self._public_allowed:
                 self._note(member, "not asked, because `public_fallback` is off and a private provider came first")
                 continue
             try:
@@ -207,11 +213,27 @@ class _FallOver:
                 if not error.falls_over:
                     raise
                 self._note(member, str(error), error)
-                self._public_allowed = self._public_allowed and (self._public_fallback or not member.private)
+                if member.private and not self._public_fallback and not isinstance(error, Withheld):
+                    self._public_allowed = False
         raise AllFailed(self._verdict, self.failures)
+
+    def _tells_the_public(self, member: Named) -> bool:
+        """A reader of our own that dials the page tells nobody but the page."""
+        ours = self._reads and member.reads_itself and not member.hosted
+        return not member.private and not ours
 
     def _note(self, member: Named, reason: str, error: ProviderError | None = None) -> None:
         self.failures.append(Failure(member.name, reason, error))
+
+
+def _owns(member: Named, url: str) -> bool:
+    if not isinstance(member.provider, Owner):
+        return False
+    try:
+        return member.provider.owns(url)
+    except Exception as error:  # A boundary: a plugin may raise anything, and only its type is sure to hold no secret.
+        log.warning("provider %s raised %s when asked for its documents", member.name, type(error).__name__)
+        return False
 
 
 def _normalised(query: SearchQuery) -> SearchQuery:
@@ -227,19 +249,17 @@ def _normalised(query: SearchQuery) -> SearchQuery:
     )
 
 
-def _select(found: SearchResults, query: SearchQuery, *, public: bool) -> SearchResults:
-    """What may be shown: web or local URLs that the filters let through, each once, no more than asked for.
-
-    A public engine has no business naming addresses inside our network; a private one may.
-    """
+def _select(found: SearchResults, query: SearchQuery, member: Named) -> SearchResults:
+    """What may be shown: web or local URLs that the filters let through, each once, no more than asked for."""
     chosen: dict[str, SearchResult] = {}
+    days = days_of(query, relative=True)
     for result in found.results:
         host = host_of(result.url)
-        if not host or in_domains(host, query.blocked_domains) or (public and not _leads_outside(result.url)):
+        if not host or in_domains(host, query.blocked_domains) or not _may_name(member, result.url):
             continue
         if query.allowed_domains and not in_domains(host, query.allowed_domains):
             continue
-        if _in_range(result.date, query):
+        if _in_range(result.date, *days):
             chosen.setdefault(canonical(result.url), result)
     if not chosen and found.results:
         raise NoResults("nothing found that passes the filters")
@@ -248,9 +268,12 @@ def _select(found: SearchResults, query: SearchQuery, *, public: bool) -> Search
     return replace(found, results=tuple(chosen.values())[: query.limit])
 
 
-def _leads_outside(url: str) -> bool:
-    if scheme_of(url) == "local":
+def _may_name(member: Named, url: str) -> bool:
+    """A public engine has no business naming addresses inside our network, or documents of ours; a private one may."""
+    if member.private:
         return True
+    if scheme_of(url) == "local":
+        return isinstance(member.provider, Owner)
     try:
         _OUTSIDE.parse(url)
     except ProviderError:
@@ -258,8 +281,8 @@ def _leads_outside(url: str) -> bool:
     return True
 
 
-def _in_range(date: str | None, query: SearchQuery) -> bool:
+def _in_range(day: str | None, first: date | None, last: date | None) -> bool:
     """A dated result must lie in the range that was asked for; most pages carry no date, and those stay."""
-    if date is None or not re.match(r"\d{4}-\d\d-\d\d", date):
+    if day is None or not re.match(r"\d{4}-\d\d-\d\d", day):
         return True
-    return (query.published_after or "") <= date[:10] <= (query.published_before or "9999")
+    return str(first or "") <= day[:10] <= str(last or "9999")

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 Role = Literal["search", "read"]
 
-GROWTH = (1, 2, 4, 8, 16, 30)  # with each failed probe, in multiples of the first time
+GROWTH = (1, 2, 4, 8, 16, 30)  # with each failed probe, in multiples of the first time of our own
 LONGEST = 86_400.0  # however long a service says: once a day it is tried
 
 
@@ -38,7 +38,7 @@ class Breaker:
     def __init__(self) -> None:
         self._trips = 0
         self._row = 0  # failures since the last success
-        self._longer = 0  # trips since the last success
+        self._longer = 0  # trips for a time of our own since the last success
         self._open = False
         self._until = 0.0
         self._probing = False
@@ -61,15 +61,22 @@ class Breaker:
             self._row = self._longer = 0
             self._open = self._probing = False
 
-    def failed(self, call: int, reason: str, now: float, seconds: float, tolerance: int = 1) -> float:
-        """Cools down once `tolerance` calls failed in a row, a probe at once. Hands back for how long."""
+    def failed(
+        self, call: int, reason: str, now: float, seconds: float, tolerance: int = 1, *, told: float | None = None
+    ) -> float:
+        """Cools down once `tolerance` calls failed in a row, a probe at once. Hands back for how long.
+
+        What the service itself `told` holds as it is; `seconds` is our guess, and grows with each that was too short.
+        """
         if call != self._trips:
             return 0.0
         self._row += 1
         if self._row < tolerance and not self._open:
             return 0.0
-        seconds = min(seconds * GROWTH[min(self._longer, len(GROWTH) - 1)], LONGEST)
-        self._longer += 1
+        if not told:
+            seconds *= GROWTH[min(self._longer, len(GROWTH) - 1)]
+            self._longer += 1
+        seconds = min(told or seconds, LONGEST)
         self._trips += 1
         self._open, self._probing = True, False
         self._until, self._reason = now + seconds, reason.rstrip(".")
@@ -132,7 +139,7 @@ class Health:
         return self._settings.rate_limited
 
     def _cool(self, breaker: Breaker, call: int, error: ProviderError, first: float, tolerance: int = 1) -> None:
-        seconds = breaker.failed(call, str(error), time.monotonic(), error.retry_after or first, tolerance)
+        seconds = breaker.failed(call, str(error), time.monotonic(), first, tolerance, told=error.retry_after)
         if seconds:
             log.warning("provider %s cools down for %.3g s: %s", self._name, seconds, error)
 

@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 # What only tells a site who sent the reader. `ref` is not among them: it names a branch as often as a referrer.
 _TRACKING = re.compile(r"utm_\w+|gclid|dclid|fbclid|msclkid|yclid|igshid|mc_[ce]id", re.IGNORECASE)
+_IPV6_SITE = re.compile(r"[a-z][a-z0-9+.-]*://(?:[^/?#\[\]]*@)?\[(?=[^\]]*:)[0-9a-f:.]+\]", re.IGNORECASE)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -34,8 +35,12 @@ def canonical(url: str) -> str:
 
 
 def encode_url(url: str) -> str:
-    """Percent-encodes what would end a Markdown link or break a line; leaves existing escapes alone."""
-    return quote(url.strip(), safe="%/:?#[]@!$&'*+,;=~-._", errors="replace")
+    """Percent-encodes what would end a Markdown link, break a line or look like a marker of ours or a token of a chat
+    template; leaves existing escapes alone. Only an IPv6 host keeps its brackets."""
+    quoted = quote(url.strip(), safe="%/:?#[]@!$&'*+,;=~-._", errors="replace")
+    site = _IPV6_SITE.match(quoted)
+    start = site.end() if site else 0
+    return quoted[:start] + quoted[start:].replace("[", "%5B").replace("]", "%5D")
 
 
 def scheme_of(url: str) -> str:

@@ -279,6 +279,8 @@ async def _try_provider(
             # Our errors say what happened and, behind a semicolon, sometimes what to do.
             raise Trouble(str(error).partition("; ")[0], _remedy(member, entry, role, error)) from None
 
+    own = getattr(member.provider, "timeout", None)  # a slow provider that is within its own time works
+    limit = max(limit, own + 2) if isinstance(own, int | float) else limit
     return await _try(member.name, role, attempt(), limit, _remedy(member, entry, role, TimedOut("")))
 
 

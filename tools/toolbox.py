@@ -216,7 +216,7 @@ class Desk:
     async def _search(self, given: SearchArguments) -> Callable[[], SearchAnswer]:
         shown = given.query
         try:
-            if holds_secret(given.query, self._secrets):
+            if holds_secret(given.model_dump_json(), self._secrets):  # domains and all: everything of it leaves
                 shown = "…"
                 raise BadArguments(CARRIES_KEY)
             query = web_search.query_for(given, self._domains, self._most, self._country)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
-from ..api import BaseUrl, with_sites
+from ..api import LONG_AGO, check_url, days_of, with_sites
 from ..base import SearchQuery, SearchResult
 from ..errors import NoResults, TimedOut, Unavailable
 
@@ -30,7 +30,9 @@ LANGUAGES = {"ja": "jp", "ko": "kr", "nb": "no"}  # ISO 639 → DuckDuckGo
 
 class DuckDuckGo:
     class Settings(BaseModel, extra="forbid"):
-        base_url: BaseUrl | None = None  # the search page itself; DuckDuckGo's own unless given
+        base_url: Annotated[str, AfterValidator(check_url)] | None = (
+            None  # the search page itself; DuckDuckGo's own unless given
+        )
         timeout: float = Field(10.0, gt=0)
         rate: float = Field(1.0, gt=0)  # calls started per second
         in_flight: int = Field(4, gt=0)
@@ -89,7 +91,7 @@ def _region(query: SearchQuery) -> str | None:
 
 
 def _time_limit(query: SearchQuery) -> str | None:
-    if query.published_after or query.published_before:
-        today = datetime.now(UTC).date().isoformat()
-        return f"{query.published_after or '1990-01-01'}..{query.published_before or today}"
+    first, last = days_of(query)
+    if first or last:
+        return f"{first or LONG_AGO}..{last or datetime.now(UTC).date()}"
     return None if query.time_range == "all" else query.time_range

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from ..api import BaseUrl, Key, ServiceApi, bearer, part, with_sites
 from ..base import Page, SearchQuery, SearchResults
-from ..errors import NoResults, PageBlocked, ProviderError
+from ..errors import NoResults, PageBlocked, ProviderError, Unavailable
 
 READER = "https://r.jina.ai"
 SEARCH = "https://s.jina.ai"
@@ -43,10 +43,13 @@ class Jina:
         search = key | ({"X-Respond-With": "no-content"} if settings.no_content else {})
         # A key and the queries of a private instance go nowhere else.
         search_url = settings.search_url or (SEARCH if settings.base_url == READER else settings.base_url)
+        self._needs_key = search_url == SEARCH and settings.api_key is None
         self._reader = ServiceApi("Jina", settings.base_url, timeout=timeout, headers=reader, translate=_page_error)
         self._search = ServiceApi("Jina", search_url, timeout=timeout, headers=search, translate=_search_error)
 
     async def search(self, query: SearchQuery) -> SearchResults:
+        if self._needs_key:  # not AuthFailed: reading goes on without one
+            raise Unavailable("Jina's search needs a key: set JINA_API_KEY or api_key")
         params: dict[str, str | int | Sequence[str]] = {
             "q": with_sites(replace(query, allowed_domains=())),
             "num": min(query.limit, MAX_RESULTS),

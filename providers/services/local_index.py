@@ -13,10 +13,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
+from ..api import days_of
 from ..base import SearchQuery
 from .local_files import Folder
 
@@ -34,7 +34,6 @@ FROM words JOIN documents ON documents.id = words.rowid
 WHERE words MATCH ? AND rank MATCH 'bm25(4.0, 1.0)' AND date BETWEEN ? AND ?
 ORDER BY rank LIMIT ?
 """
-DAYS = {"d": 1, "w": 7, "m": 31, "y": 366}
 MAX_TERMS = 32
 STOP_WORDS = frozenset(
     "a about an and any are as at be been but by can could did do does for from had has have how i "  # noqa: SIM905
@@ -67,7 +66,8 @@ class Index:
     def search(self, query: SearchQuery) -> list[Hit]:
         connection = self._open()
         self._look(connection)
-        earliest, latest = _dates(query)
+        first, last = days_of(query, relative=True)
+        earliest, latest = str(first or ""), str(last or "9999")
         terms = _terms(query.text)
         for match in (_any_of(terms), _any_of(terms, prefix=True)):
             rows = connection.execute(SEARCH, (match, earliest, latest, query.limit)).fetchall() if match else ()
@@ -128,14 +128,6 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE")  # another process may keep the same file up to date
     with connection:
         yield
-
-
-def _dates(query: SearchQuery) -> tuple[str, str]:
-    earliest = query.published_after or ""
-    if query.time_range in DAYS:
-        start = datetime.now(UTC).date() - timedelta(days=DAYS[query.time_range])
-        earliest = max(earliest, start.isoformat())
-    return earliest, query.published_before or "9999"
 
 
 def _terms(text: str) -> list[str]:

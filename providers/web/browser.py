@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -48,7 +48,20 @@ _SKIPPED = frozenset({"Image", "Media", "Font", "TextTrack", "Manifest", "Prefet
 _START_LIMIT = 20.0
 _QUIET = 0.5  # seconds without a request after which a page counts as done
 _MOST_REQUESTS = 200  # of one page
+_MOST_FETCHES = 8  # of one page at once
 _MOST_PAGES = 4  # at once
+_LONGEST_MESSAGE = 32 << 20
+# The page as it is shown: what stands in shadow roots is part of it. Cut off, or a page could fill our memory.
+_SHOWN = """(() => {
+  const flatten = root => { for (const host of root.querySelectorAll("*")) if (host.shadowRoot) {
+    flatten(host.shadowRoot);
+    const shown = document.createElement("div");
+    shown.innerHTML = host.shadowRoot.innerHTML;
+    host.prepend(shown);
+  } };
+  flatten(document);
+  return document.documentElement.outerHTML.slice(0, 4000000);
+})()"""
 _LISTENING = re.compile(rb"DevTools listening on (ws://\S+)")
 
 Json = dict[str, Any]
@@ -166,6 +179,7 @@ class _Page:
         self._document = document
         self._asked = 0
         self._loaded = False
+        self._fetching = asyncio.Semaphore(_MOST_FETCHES)
         self._moved = asyncio.Event()  # something happened: the time of rest begins anew
         self._answering: set[asyncio.Task[None]] = set()
 
@@ -183,7 +197,7 @@ class _Page:
                 task.cancel()
 
     async def html(self) -> str:
-        wanted = {"expression": "document.documentElement.outerHTML", "returnByValue": True}
+        wanted = {"expression": _SHOWN, "returnByValue": True}
         try:
             async with asyncio.timeout(3):
                 answer = await self._call("Runtime.evaluate", wanted)
@@ -204,32 +218,46 @@ class _Page:
         if method == "Page.loadEventFired":
             self._loaded = True
         elif method == "Fetch.requestPaused":
-            task = asyncio.create_task(self._answer(event))
-            self._answering.add(task)
-            task.add_done_callback(self._answered)
+            self._begin(self._answer(event))
+        elif method == "Page.javascriptDialogOpening":  # nobody is there to click it away
+            self._begin(self._dismiss())
         else:
             return
         self._moved.set()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._answering.add(task)
+        task.add_done_callback(self._answered)
 
     def _answered(self, task: asyncio.Task[None]) -> None:
         self._answering.discard(task)
         self._moved.set()
 
+    async def _dismiss(self) -> None:
+        with suppress(Unavailable):  # it may have gone by itself
+            await self._call("Page.handleJavaScriptDialog", {"accept": False})
+
     async def _answer(self, event: Json) -> None:
-        request_id, request = event["requestId"], event["request"]
+        request_id, request, kind = event["requestId"], event["request"], event["resourceType"]
         self._asked += 1
         fetched = None
-        if request["url"].partition("#")[0] == self._document.url.partition("#")[0] and self._asked == 1:
+        if self._asked == 1:
             fetched = self._document
-        elif request["method"] == "GET" and event["resourceType"] not in _SKIPPED and self._asked <= _MOST_REQUESTS:
+        elif kind == "Document":
+            # The page may not make another of itself: what is read must be what was asked for. Frames are not read.
+            await self._call("Fetch.failRequest", {"requestId": request_id, "errorReason": "Aborted"})
+            return
+        elif request["method"] == "GET" and kind not in _SKIPPED and self._asked <= _MOST_REQUESTS:
             with suppress(ProviderError):
-                fetched = await self._fetcher.fetch(request["url"])
+                async with self._fetching:
+                    fetched = await self._fetcher.fetch(request["url"])
         if fetched is None:
             await self._call("Fetch.failRequest", {"requestId": request_id, "errorReason": "BlockedByClient"})
             return
-        kind = fetched.content_type + (f"; charset={fetched.charset}" if fetched.charset else "")
+        label = fetched.content_type + (f"; charset={fetched.charset}" if fetched.charset else "")
         body = base64.b64encode(fetched.body).decode()
-        headers = [{"name": "Content-Type", "value": kind or "text/plain"}]
+        headers = [{"name": "Content-Type", "value": label or "text/plain"}]
         reply = {"requestId": request_id, "responseCode": fetched.status, "responseHeaders": headers, "body": body}
         await self._call("Fetch.fulfillRequest", reply)
 
@@ -253,7 +281,7 @@ class _DevTools:
     async def connect(cls, address: str) -> _DevTools:
         client = aiohttp.ClientSession()
         try:
-            return cls(client, await client.ws_connect(address, max_msg_size=0))
+            return cls(client, await client.ws_connect(address, max_msg_size=_LONGEST_MESSAGE))
         except BaseException:
             await client.close()
             raise

@@ -22,7 +22,7 @@ from urllib.parse import urljoin
 import httpcore
 import httpx
 
-from ..errors import BadRequest, NotAllowed, TimedOut, Unavailable
+from ..errors import BadRequest, NotAllowed, PageBlocked, TimedOut, Unavailable
 from .guard import Guard, Target
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
@@ -121,7 +121,7 @@ class Fetcher:
                 if response.status not in _REDIRECTS:
                     return await self._take(hop.target, response, public)
                 url = _next_url(hop.target, response)
-        raise BadRequest(f"the page redirects more than {_MAX_REDIRECTS} times")
+        raise PageBlocked(f"the page redirects more than {_MAX_REDIRECTS} times")  # for others it may not: cookies
 
     async def _admit(self, url: str) -> _Hop:
         target = self._guard.parse(url)

@@ -90,6 +90,32 @@ async def test_a_public_page_reaches_nothing_inside(site: PageServer, reader: Ch
     assert "/secret" not in paths(site), "no attempt reached the server"
 
 
+async def test_a_page_cannot_make_another_of_itself(site: PageServer, reader: Chromium) -> None:
+    site.page("/swap", f"<html><body><p>{STORY}</p><script>location = 'http://evil.example/other'</script>".encode())
+    site.page("/other", b"<html><body><p>" + b"Somebody else's words. " * 40 + b"</p></body></html>")
+    page = await reader.read("http://site.example/swap")
+    assert "Tides follow the moon" in page.text
+    assert "Somebody else" not in page.text
+    assert "/other" not in paths(site)
+
+
+async def test_dialogs_and_shadow_roots(site: PageServer, reader: Chromium) -> None:
+    made = f"this.attachShadow({{mode: 'open'}}).innerHTML = '<p>{STORY}</p>'"
+    shadow = f"class T extends HTMLElement {{ connectedCallback() {{ {made} }} }}"
+    script = f"<script>alert('hello'); confirm('sure?'); {shadow}; customElements.define('t-t', T)</script>"
+    site.page("/shadow", f"<html><title>S</title><body><article><t-t></t-t></article>{script}</body></html>".encode())
+    page = await reader.read("http://site.example/shadow")
+    assert "Tides follow the moon" in page.text
+
+
+async def test_a_page_without_measure_is_bounded(site: PageServer, reader: Chromium) -> None:
+    script = "document.body.append('x '.repeat(20e6)); for (let i = 0; i < 500; i++) fetch('/story.json?' + i)"
+    site.page("/huge", f"<html><body><p>{STORY}</p><script>{script}</script></body></html>".encode())
+    page = await reader.read("http://site.example/huge")
+    assert len(page.text) < 4_500_000
+    assert len(paths(site)) <= 200
+
+
 async def test_redirects_of_scripts_are_checked_too(site: PageServer, reader: Chromium) -> None:
     site.page("/jump", f"<html><body><p>{STORY}</p><script>fetch('/moved').catch(() => 0)</script>".encode())
     site.redirect("/moved", "http://169.254.169.254/secret")

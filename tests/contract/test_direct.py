@@ -207,13 +207,28 @@ class TestWorker:
         await worker.aclose()
 
     async def test_whoever_waits_behind_a_cancelled_page_gets_their_own(self, worker: Worker) -> None:
-        stuck = asyncio.create_task(worker.extract(STUCK, "text/html", "", "https://a.example/"))
+        stuck, other = (
+            asyncio.create_task(worker.extract(STUCK, "text/html", "", "https://a.example/")) for _ in range(2)
+        )
         await asyncio.sleep(0.5)
         waiting = asyncio.create_task(worker.extract(PAGE.encode(), "text/html", "", "https://b.example/"))
         await asyncio.sleep(0)
         stuck.cancel()
         assert (await waiting).links == ("https://b.example/next",)
         assert stuck.cancelled()
+        assert not other.done()
+        other.cancel()
+        await asyncio.wait([other])
+
+    async def test_a_stuck_page_holds_up_nobody(self, worker: Worker) -> None:
+        stuck = asyncio.create_task(worker.extract(STUCK, "text/html", "", "https://a.example/"))
+        await asyncio.sleep(0)
+        for _ in range(2):
+            assert (await worker.extract(PAGE.encode(), "text/html", "", "https://b.example/")).title == "The log"
+        assert len(children()) == 2
+        assert not stuck.done()
+        stuck.cancel()
+        await asyncio.wait([stuck])
 
     async def test_a_process_that_died_is_replaced(self, worker: Worker) -> None:
         await worker.extract(PAGE.encode(), "text/html", "", "https://a.example/")
@@ -235,7 +250,7 @@ class TestWorker:
             "async def main():\n"
             "    worker = Worker()\n"
             "    await worker.extract(b'<p>hello there</p>', 'text/html', '', 'https://a.example/')\n"
-            "    print(worker._process.pid, flush=True)\n"
+            "    print(*(lane._process.pid for lane in worker._lanes if lane._process), flush=True)\n"
             "    os._exit(0)\n"
             "asyncio.run(main())\n"
         )

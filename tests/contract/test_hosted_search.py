@@ -12,7 +12,10 @@ import pytest
 
 from providers import registry
 from providers.base import SearchQuery, SearchResults
+from providers.cooldown import CoolingDown, Health
+from providers.errors import QuotaExceeded, Unavailable
 from providers.registry import ProviderConfigError, ProviderEntry
+from providers.settings import CooldownSettings
 from tests.fakes.search_engine import DAY, HITS
 from tests.fakes.search_hosted import HOSTED, ROWS
 from tests.fakes.service import KEY, as_json, provider_of, search
@@ -209,6 +212,29 @@ async def test_jina_search_goes_where_the_reader_is_unless_told_otherwise() -> N
         async with provider_of(one.entry(no_content=False)) as named:
             await search(named, SearchQuery("heat"))
         assert "x-respond-with" not in one.asked[0].headers
+
+
+async def test_jina_without_a_key_says_so_before_it_asks_and_still_reads() -> None:
+    entry = ProviderEntry(name="fake", type="jina", base_url="https://r.jina.ai/")
+    health = Health("fake", CooldownSettings(failures=1))
+    async with provider_of(entry) as named:
+        with pytest.raises(Unavailable, match=r"^Jina's search needs a key: set JINA_API_KEY or api_key$") as caught:
+            await search(named, SearchQuery("heat"))
+    with pytest.raises(Unavailable), health.watch("search"):
+        raise caught.value
+    health.check("read")
+    with pytest.raises(CoolingDown, match="needs a key"):
+        health.check("search")
+
+
+async def test_brave_names_the_end_of_the_plans_window() -> None:
+    used_up = {"error": {"code": "RATE_LIMITED", "meta": {"quota_limit": 10, "quota_current": 10}}}
+    with HOSTED["brave"]() as fake:
+        fake.reply = as_json(used_up, 429, X_RateLimit_Reset="1, 1419704")
+        async with provider_of(fake.entry()) as named:
+            with pytest.raises(QuotaExceeded) as caught:
+                await search(named, SearchQuery("heat"))
+    assert caught.value.retry_after == 1419704
 
 
 async def test_tavily_has_a_client_of_its_own() -> None:

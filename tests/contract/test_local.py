@@ -301,6 +301,20 @@ async def test_html_becomes_readable_text(docs: Path) -> None:
     assert page.text == "# Head\n\nOne bold word.\n\n- first\n- second\n\na\n  b\n\n1 2\n\nafter"
 
 
+async def test_html_keeps_what_nobody_sees_to_itself(docs: Path) -> None:
+    write(
+        docs,
+        "veiled.html",
+        "<style>.x{display:none}</style><h1 hidden>Secret</h1><h1>Open</h1><p style='display:none'>Secret</p>"
+        "<p>One <span style='font-size:0'>Secret <a href='secret.md'>x</a></span>word.</p><p class=x>Secret</p>",
+    )
+    async with local(docs) as service:
+        page = await service.read("local:hand%20book/veiled.html")
+    assert page.title == "Open"
+    assert page.text == "# Open\n\nOne word."
+    assert page.links == ()
+
+
 @pytest.mark.parametrize(
     ("name", "data", "title", "word"),
     [

@@ -263,6 +263,15 @@ async def test_duckduckgo_keeps_few_calls_in_flight() -> None:
         assert fake.most_at_once <= 2
 
 
+async def test_duckduckgo_keeps_the_time_range_beside_a_date() -> None:
+    with FakeDuckDuckGo() as fake:
+        async with provider_of(fake.entry()) as named:
+            await search(named, SearchQuery("heat", time_range="y", published_after="2001-01-01"))
+        first, _, last = fake.asked[0].params["df"].partition("..")
+    assert first > "2025"
+    assert first < last
+
+
 async def test_duckduckgo_drops_advertisements() -> None:
     with FakeDuckDuckGo() as fake:
         fake.reply = fake.page((SearchResult("Ad", "https://duckduckgo.com/y.js?ad=1"),))

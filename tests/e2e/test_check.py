@@ -364,13 +364,13 @@ async def test_nothing_takes_longer_than_its_time(servers: ExitStack, tmp_path: 
             {"name": "slow", "base_url": server.url, "models": ["x"]},
             {"name": "loading", "base_url": model.url},
         ],
-        "providers": [{"name": "searx", "type": "searxng", "base_url": searx.url, "timeout": 60}],
+        "providers": [{"name": "searx", "type": "searxng", "base_url": searx.url, "timeout": 0.4}],
     }
     report = await examined(tmp_path, sections, limit=0.5)
     seen: list[Finding] = [finding for finding in report.findings if not finding.ok]
     assert [(finding.kind, finding.detail) for finding in seen] == [
         ("upstream", "no answer within 0.5 s"),
         ("tools", "no answer within 2 s"),
-        ("search", "no answer within 0.5 s"),
+        ("search", "SearXNG did not answer within 0.4 s"),
     ]
     assert all(finding.fix for finding in seen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -170,6 +171,47 @@ async def test_reading_keeps_to_the_same_privacy() -> None:
     assert not asked(public)
 
 
+class Dialling(Scripted):
+    uses_open_web = True
+
+
+class Hosted(Scripted):
+    hosted = True
+
+
+async def test_a_reader_that_dials_the_page_itself_is_no_public_provider() -> None:
+    page = Page("https://example.org/", "t", "x")
+    private, dialling = member("p", errors.TimedOut("late"), private=True), Named("direct", "direct", Dialling(page))
+    assert (await ReadChain([private, dialling]).read("https://example.org/")).provider == "direct"
+    searcher = Named("scraper", "plugin", Dialling([HIT]))  # it dials an engine then, and tells it the query
+    with pytest.raises(AllFailed, match="public_fallback"):
+        await SearchChain([member("p", [], private=True), searcher]).search(QUERY)
+
+
+async def test_a_reader_that_was_not_asked_is_none_that_came_first() -> None:
+    async def unless_it_is_ours(url: str) -> bool:
+        return False
+
+    page = Page("http://wiki.internal/", "t", "x")
+    hosted, second = Named("crawl4ai", "crawl4ai", Hosted(page), private=True), member("w", page)
+    opened = await ReadChain([hosted, second], is_public=unless_it_is_ours).read("http://wiki.internal/")
+    assert (opened.provider, len(opened.failures)) == ("w", 1)
+    assert not asked(hosted)
+
+
+async def test_a_plugin_that_fails_to_say_what_it_owns_owns_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Scripted):
+        def owns(self, url: str) -> bool:
+            raise ValueError("sk-secret")
+
+    broken = Named("plugin", "plugin", Broken(Page("u", "t", "x")))
+    with caplog.at_level(logging.DEBUG):
+        opened = await ReadChain([broken, member("web", Page("u", "t", "x"))]).read("https://example.org/")
+    assert opened.provider == "web"
+    assert "provider plugin raised ValueError" in caplog.text
+    assert "sk-secret" not in caplog.text
+
+
 async def test_a_provider_that_hangs_is_left_behind() -> None:
     late = member("a", forever, timeout=0.05 - GRACE)
     found = await SearchChain([late, member("b", [HIT])]).search(QUERY)
@@ -194,8 +236,8 @@ async def test_cancellation_passes_through(kind: str) -> None:
     assert not asked(second)
 
 
-async def results_of(hits: list[SearchResult], query: SearchQuery) -> list[str]:
-    found = await SearchChain([member("a", hits)]).search(query)
+async def results_of(hits: list[SearchResult], query: SearchQuery, *, private: bool = False) -> list[str]:
+    found = await SearchChain([member("a", hits, private=private)]).search(query)
     return [hit.url for hit in found.results.results]
 
 
@@ -251,8 +293,16 @@ async def test_a_filter_without_a_domain_in_it_is_no_open_door() -> None:
 
 async def test_a_local_document_is_filtered_by_its_label() -> None:
     found = hits("local:handbook/a.md", "https://example.org/")
-    assert await results_of(found, SearchQuery("q", blocked_domains=("handbook",))) == ["https://example.org/"]
-    assert await results_of(found, SearchQuery("q", allowed_domains=("handbook",))) == ["local:handbook/a.md"]
+    blocked, allowed = SearchQuery("q", blocked_domains=("handbook",)), SearchQuery("q", allowed_domains=("handbook",))
+    assert await results_of(found, blocked, private=True) == ["https://example.org/"]
+    assert await results_of(found, allowed, private=True) == ["local:handbook/a.md"]
+
+
+async def test_documents_of_ours_are_not_for_a_public_engine_to_name() -> None:
+    found = hits("local:handbook/a.md", " LOCAL:handbook/b.md", "https://example.org/")
+    assert await results_of(found, QUERY) == ["https://example.org/"]
+    owner = Named("docs", "local", Owning("local:handbook/", found))
+    assert len((await SearchChain([owner]).search(QUERY)).results.results) == 3
 
 
 async def test_only_web_and_local_addresses_once_each_and_no_more_than_asked() -> None:
@@ -261,8 +311,8 @@ async def test_only_web_and_local_addresses_once_each_and_no_more_than_asked() -
         "http://[bad", "data:text/plain,x", "local:d/a.md", "local:d/a.md", "https://example.org/b", "https://example.org/c"
     )  # fmt: skip
     expected = ["https://example.org/a", "local:d/a.md", "https://example.org/b", "https://example.org/c"]
-    assert await results_of(found, SearchQuery("q", 9)) == expected
-    assert await results_of(found, SearchQuery("q", 2)) == expected[:2]
+    assert await results_of(found, SearchQuery("q", 9), private=True) == expected
+    assert await results_of(found, SearchQuery("q", 2), private=True) == expected[:2]
 
 
 async def test_dated_results_must_lie_in_the_range() -> None:
@@ -275,6 +325,20 @@ async def test_dated_results_must_lie_in_the_range() -> None:
     ]
     query = SearchQuery("q", 9, published_after="2026-01-01", published_before="2026-02-01")
     assert await results_of(found, query) == ["https://a.org/2", "https://a.org/3", "https://a.org/4"]
+
+
+async def test_a_time_range_holds_for_dated_results_too() -> None:
+    today = datetime.now(UTC).date()
+    found = [
+        SearchResult("old", "https://a.org/1", date="2010-01-01"),
+        SearchResult("last week", "https://a.org/2", date=(today - timedelta(days=5)).isoformat()),
+        SearchResult("undated", "https://a.org/3"),
+        SearchResult("today", "https://a.org/4", date=today.isoformat()),
+    ]
+    assert await results_of(found, SearchQuery("q", time_range="d")) == ["https://a.org/3", "https://a.org/4"]
+    assert len(await results_of(found, SearchQuery("q", time_range="w"))) == 3
+    assert len(await results_of(found, SearchQuery("q", time_range="w", published_after="2000-01-01"))) == 3
+    assert len(await results_of(found, QUERY)) == 4
 
 
 async def test_a_direct_answer_alone_is_an_answer_but_not_when_its_sources_were_filtered() -> None:

@@ -86,8 +86,17 @@ def test_failed_probes_cool_longer_up_to_a_limit_and_a_success_forgets() -> None
     assert trip(breaker, now, seconds=2) == 2
 
 
+def test_a_time_that_the_service_named_holds_as_it_is() -> None:
+    breaker, now = Breaker(), 0.0
+    for _ in range(4):
+        now += 30
+        assert breaker.failed(breaker.begin(), "slow down", now, 2, told=30) == 30
+    assert [breaker.failed(breaker.begin(), "down", now + 30, 2) for _ in range(2)] == [2, 4]
+
+
 def test_no_cool_down_is_endless() -> None:
     assert trip(Breaker(), now=0, seconds=1e9) == LONGEST
+    assert Breaker().failed(0, "down", 0, 2, told=1e9) == LONGEST
 
 
 def test_failures_in_a_row_are_tolerated_but_not_from_a_probe() -> None:

@@ -10,8 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from providers.api import _wait, as_day, days_of, google_time, part, records, with_sites
+from providers.api import (
+    ServiceApi,
+    _wait,
+    as_day,
+    check_base_url,
+    days_of,
+    google_time,
+    part,
+    records,
+    with_sites,
+)
 from providers.base import SearchQuery, TimeRange
+from providers.errors import AuthFailed, NoResults, ProviderError, QuotaExceeded, RateLimited
 
 
 @pytest.mark.parametrize(
@@ -94,6 +105,55 @@ def test_google_time(time_range: TimeRange, tbs: str | None) -> None:
 )
 def test_how_long_to_wait(headers: dict[str, str], wait: float | None) -> None:
     assert _wait(httpx.Headers(headers)) == wait
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait"),
+    [
+        ({"X-RateLimit-Reset": "1, 1419704"}, 1419704.0),
+        ({"X-RateLimit-Reset": "1, 60,1419704", "Retry-After": "9"}, 9.0),
+        ({"X-RateLimit-Reset": "1"}, None),  # the rate's window says nothing of the plan
+        ({}, None),
+    ],
+)
+def test_a_plan_comes_back_with_the_last_window(headers: dict[str, str], wait: float | None) -> None:
+    assert _wait(httpx.Headers(headers), plan=True) == wait
+
+
+@pytest.mark.parametrize(
+    ("own", "wait"),
+    [
+        (RateLimited("x"), 7.0),
+        (RateLimited("x", retry_after=3), 3),
+        (QuotaExceeded("x"), 7.0),
+        (NoResults("x"), 7.0),
+        (AuthFailed("x"), None),
+    ],
+)
+def test_an_error_of_the_services_own_carries_the_wait_of_the_headers(own: ProviderError, wait: float | None) -> None:
+    api = ServiceApi("Test", "http://localhost", timeout=1, translate=lambda status, body: own)
+    with pytest.raises(type(own)) as caught:
+        api.decode(httpx.Response(432, headers={"Retry-After": "7"}), b"{}")
+    assert (caught.value, caught.value.retry_after) == (own, wait)
+
+
+def test_a_used_up_plan_carries_the_wait() -> None:
+    with pytest.raises(QuotaExceeded) as caught:
+        ServiceApi("Test", "http://localhost", timeout=1).decode(
+            httpx.Response(402, headers={"Retry-After": "77"}), b""
+        )
+    assert caught.value.retry_after == 77
+
+
+def test_half_an_emoji_does_not_cost_the_answer() -> None:
+    api = ServiceApi("Test", "http://localhost", timeout=1)
+    body = rb'{"rows": [{"title": "Party \ud83d", "url": "https://a.org/"}, {"title": "b", "url": "https://b.org/"}]}'
+    found = api.found(api.decode(httpx.Response(200), body)["rows"], snippet=())
+    assert [hit.url for hit in found.results] == ["https://a.org/", "https://b.org/"]
+
+
+def test_a_base_has_no_slash_at_its_end() -> None:
+    assert check_base_url("https://r.jina.ai/") == check_base_url("https://r.jina.ai") == "https://r.jina.ai"
 
 
 def test_a_moment_to_come() -> None:

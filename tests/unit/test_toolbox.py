@@ -108,7 +108,7 @@ async def test_every_parameter_reaches_the_provider() -> None:
         "provider": "engine0", "made_up": 1, "language": None,
     }  # fmt: skip
     result = await one(bench.desk(country="DE"), search(arguments))
-    assert result.ok
+    assert "nothing found that passes the filters" in result.text, "what is older than a week is left out"
     assert bench.engine.asked == [
         SearchQuery(
             "tea", 3, ("a.e.org", "e.org"), ("b.e.org",), "w", "2026-01-02", "2026-12-31", country="DE", category="news"

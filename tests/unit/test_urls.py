@@ -59,6 +59,24 @@ def test_international_hosts_and_addresses() -> None:
     assert canonical("http://[2001:db8::1]:8080/") != canonical("http://[2001:db8::1]/")
 
 
+@pytest.mark.parametrize(
+    ("url", "encoded"),
+    [
+        ("https://a.org/?[/INST]x[7]", "https://a.org/?%5B/INST%5Dx%5B7%5D"),
+        ("https://a.org/[INST]#[1]", "https://a.org/%5BINST%5D#%5B1%5D"),
+        ("https://[7]/", "https://%5B7%5D/"),
+        ("https://[INST]a.org/", "https://%5BINST%5Da.org/"),
+        ("https://[::1][7]/", "https://[::1]%5B7%5D/"),
+        ("https://[2001:DB8::1]:8080/[7]", "https://[2001:DB8::1]:8080/%5B7%5D"),
+        ("http://me@[::ffff:10.0.0.1]/", "http://me@[::ffff:10.0.0.1]/"),
+        ("https://a.org/http://[::1]/", "https://a.org/http://%5B::1%5D/"),
+        ("local:docs/[1].md", "local:docs/%5B1%5D.md"),
+    ],
+)
+def test_only_an_address_keeps_its_brackets(url: str, encoded: str) -> None:
+    assert encode_url(url) == encode_url(encoded) == encoded
+
+
 def test_local_documents_keep_their_case_and_lose_their_fragment() -> None:
     assert canonical("local:docs/A.md#part") == "local:docs/A.md"
     assert canonical("local:docs/a.md") != canonical("local:docs/A.md")
