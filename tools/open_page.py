@@ -24,6 +24,10 @@ SHORTEST = 200  # less than this is no use to a reader
 LONGEST_PAGE = 1_000_000  # what is kept of one page
 MOST_URLS = 20
 GAP = "[…]"
+# Code, which is kept as it is, or a comment of HTML, which no reader of the page sees.
+CODE_OR_COMMENT = re.compile(
+    r"(^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\2|\Z)|`[^`\n]+`)|<!--.*?-->", re.MULTILINE | re.DOTALL
+)
 
 FORM = '{"url": "https://example.org/page"}'
 
@@ -96,12 +100,17 @@ def prepare(address: Address, opened: Opened) -> ReadPage:
         address=address,
         final_url=page.url or address.url,
         title=escape(one_line(page.title, MAX_TITLE)),
-        text=escape(clean(page.text, LONGEST_PAGE)),
+        text=escape(without_comments(clean(page.text, LONGEST_PAGE))),
         date=escape(one_line(page.date, 40)) if page.date else None,
         links=page.links,
         provider=opened.provider,
         message=remark(opened.failures, opened.provider, opened.age),
     )
+
+
+def without_comments(text: str) -> str:
+    end = text.rfind("-->") + 3  # what lies beyond holds no comment that ends
+    return CODE_OR_COMMENT.sub(r"\1", text[:end]) + text[end:] if end > 2 else text
 
 
 def part_of(page: ReadPage, start: int, query: str, max_length: int) -> PagePart:

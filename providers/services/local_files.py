@@ -18,7 +18,8 @@ from pathlib import Path
 
 from lxml import etree, html
 
-SKIPPED = ("script", "style", "noscript", "template", "svg", "head", "iframe")
+from ..web.visible import UNREAD_TAGS, unseen
+
 BLOCKS = frozenset(
     "address article aside blockquote dd details div dl dt fieldset figcaption figure footer form "  # noqa: SIM905
     "header hr main nav ol p pre section summary table tr ul".split()
@@ -185,10 +186,13 @@ def _read_html(text: str) -> tuple[str, str, tuple[str, ...]]:
         root = html.document_fromstring(text.encode(), parser=parser)
     except etree.ParserError:  # nothing in it
         return "", "", ()
+    named = root.findtext(".//title")
+    for element in unseen(root):
+        element.tag = "template"  # which nobody reads
+    etree.strip_elements(root, *UNREAD_TAGS, with_tail=False)
     heading = root.find(".//h1")
-    title = root.findtext(".//title") or ("" if heading is None else "".join(map(str, heading.itertext())))
+    title = named or ("" if heading is None else "".join(map(str, heading.itertext())))
     links = _distinct(str(anchor.get("href")) for anchor in root.iter("a") if anchor.get("href"))
-    etree.strip_elements(root, *SKIPPED, with_tail=False)
     lines = (line.rstrip() for line in "".join(_html_text(root)).split("\n"))
     return " ".join(title.split()), re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip(), links
 

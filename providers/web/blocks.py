@@ -116,7 +116,7 @@ class _Walk:
         elif tag == "pre":
             self._take_code(element, clues)
         elif tag == "table" and _is_data(element):
-            self._take_table(element, clues)
+            self._take_table(element, clues, depth)
         elif tag in BREAKING:
             self._take_breaking(element, tag, clues, depth)
         elif tag == "a":
@@ -196,14 +196,14 @@ class _Walk:
             fenced = f"{fence}{language[1] if language else ''}\n{text}\n{fence}"
             self._add(Block(fenced, words, 0.0, "pre", clues))
 
-    def _take_table(self, table: Element, clues: frozenset[str]) -> None:
+    def _take_table(self, table: Element, clues: frozenset[str], depth: int) -> None:
         self._end_run()
         rows, links, words, linked = [], [], 0, 0.0
         for row in self._rows(table):
             cells = []
             for cell in self._shown(row, "td", "th"):
                 inner = _Walk(self._url, self._passed_over)
-                inner.visit(cell, "td", frozenset(), 0)
+                inner.visit(cell, "td", frozenset(), depth + 1)
                 cells.append(" ".join(block.text for block in inner.blocks).replace("|", "\\|"))
                 words += sum(block.words for block in inner.blocks)
                 linked += sum(block.words * block.linked for block in inner.blocks)

@@ -26,10 +26,12 @@ _TEXT_CHARSET = re.compile(
 )
 
 _MAGIC = (
-    b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM\x00", b"II*\0", b"MM\0*", b"RIFF", b"OggS", b"ID3", b"fLaC",
-    b"PK\x03\x04", b"PK\x05\x06", b"\x1f\x8b", b"BZh", b"7z\xbc\xaf", b"Rar!", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd",
-    b"\x7fELF", b"MZ\x90", b"\xd0\xcf\x11\xe0", b"wOFF", b"wOF2", b"\0\0\1\0", b"\xca\xfe\xba\xbe", b"\0asm",
+    b"\x89PNG", b"\xff\xd8\xff", b"BM\x00", b"II*\0", b"MM\0*", b"PK\x03\x04", b"PK\x05\x06", b"\x1f\x8b",
+    b"7z\xbc\xaf", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"\x7fELF", b"MZ\x90", b"\xd0\xcf\x11\xe0", b"\0\0\1\0",
+    b"\xca\xfe\xba\xbe", b"\0asm",
 )  # fmt: skip
+# A text may begin with these, so that they count only with a byte that no text has.
+_LETTERED_MAGIC = (b"GIF8", b"RIFF", b"OggS", b"ID3", b"fLaC", b"BZh", b"Rar!", b"wOFF", b"wOF2")
 _CONTROL = bytes(code for code in range(32) if code not in b"\t\n\r\f\x1b")
 _HTML = re.compile(rb"\s*(?:<\?xml[^>]*>\s*|<!--.*?-->\s*)*<(?:!doctype html|html|head|body|title|meta)\b", re.I | re.S)
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
@@ -71,11 +73,12 @@ def decode(body: bytes, charset: str) -> str:
 
 
 def _is_binary(head: bytes) -> bool:
-    if head.startswith(_MAGIC) or head[4:8] == b"ftyp":
+    controls = len(head) - len(head.translate(None, _CONTROL))
+    if head.startswith(_MAGIC) or (controls and (head.startswith(_LETTERED_MAGIC) or head[4:8] == b"ftyp")):
         return True
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or head[:2] in _BARE_UTF16:
         return False
-    return len(head) - len(head.translate(None, _CONTROL)) > len(head) // 50
+    return controls > len(head) // 50
 
 
 def _known(name: str) -> str:

@@ -46,6 +46,7 @@ _POST = re.compile(r"(?<![\w-])(?:post[-_]?body|bbWrapper|messageContent|cooked|
 
 # A page this short that says one of these is a gate, not a page; longer ones may be about gates.
 _GATE_WORDS = 150
+_SCRIPTED_WORDS = 40  # scripts are needed by many things that short pages speak of
 _CHALLENGE = re.compile(
     r"just a moment|checking (?:if the site connection is secure|your browser)|attention required|access denied"
     r"|(?:verify|confirm|prove)\w*(?: that)? you(?:'re| are) (?:a )?(?:not a )?(?:human|robot)|are you a robot"
@@ -54,7 +55,8 @@ _CHALLENGE = re.compile(
     re.IGNORECASE,
 )
 _SCRIPTED = re.compile(
-    r"(?:enable|turn on|activate|requires?|needs?)[^.]{0,20}\b(?:javascript|js)\b|javascript (?:is|must be|has been)",
+    r"(?:enable|turn on|activate|requires?|needs?)[^.]{0,20}\b(?:javascript|js)\b(?!-)"
+    r"|javascript (?:is|must be|has been)",
     re.IGNORECASE,
 )
 _CONSENT = re.compile(
@@ -126,12 +128,13 @@ def _parse(html: str) -> Element:
 
 
 def _refuse_gate(tree: Element, html: str, title: str, blocks: Sequence[Block]) -> None:
-    if sum(block.words for block in blocks) >= _GATE_WORDS:
+    words = sum(block.words for block in blocks)
+    if words >= _GATE_WORDS:
         return
     text = f"{title}\n" + "\n".join(block.text for block in blocks)
     if _CHALLENGE.search(text) or _CHALLENGE_MARKS.search(html):
         raise PageBlocked("the page asks for proof that its reader is human")
-    if not blocks or _SCRIPTED.search(text) or find_all(tree, _EMPTY_ROOT):
+    if not blocks or (words < _SCRIPTED_WORDS and _SCRIPTED.search(text)) or find_all(tree, _EMPTY_ROOT):
         raise PageBlocked("the page shows nothing without JavaScript")
     if _CONSENT.search(text):
         raise PageBlocked("the page asks for consent before it shows anything")

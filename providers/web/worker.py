@@ -1,7 +1,7 @@
-"""`extract` in a process of its own, so that no page can stall the event loop and a stuck one can be killed.
+"""`extract` in processes of its own, so that no page can stall the event loop and a stuck one can be killed.
 
-Handed a body with its labels, hands on what `extract` gives or raises what it raises. The process is started with the
-first page, reused, and killed when a page takes too long or nobody waits for it any more; the next page starts another.
+Handed a body with its labels, hands on what `extract` gives or raises what it raises. A process is started when a page
+needs it, reused, and killed when a page takes too long or nobody waits for it any more; the next page starts another.
 
 Why not `multiprocessing`: it would import the caller's main module into the child, and cannot kill a single job.
 """
@@ -25,11 +25,36 @@ _FRAME = struct.Struct(">II")  # the lengths of the JSON and of the body that fo
 _START = "import sys; sys.path[:] = sys.argv[2:]; from providers.web.worker import serve; serve(float(sys.argv[1]))"
 _ORPHAN = 5.0  # how long a page may go on beyond its limit if whoever should have killed it is gone
 _MEMORY = 2 << 30
+_LANES = 2
 _RAISED = {error.__name__: error for error in (PageBlocked, Unavailable)}
 
 
 class Worker:
-    """One page at a time; who comes meanwhile waits. `limit` is how many seconds a page may take."""
+    """Two pages at a time, so that a slow one holds up nobody; who comes meanwhile waits.
+
+    `limit` is how many seconds a page may take.
+    """
+
+    def __init__(self, limit: float = 10.0) -> None:
+        self._lanes = [_Lane(limit) for _ in range(_LANES)]
+        self._free: asyncio.LifoQueue[_Lane] = asyncio.LifoQueue()  # the last one used has its process at work
+        for lane in self._lanes:
+            self._free.put_nowait(lane)
+
+    async def extract(self, body: bytes, content_type: str, charset: str, url: str) -> Extracted:
+        lane = await self._free.get()
+        try:
+            return await lane.extract(body, content_type, charset, url)
+        finally:
+            self._free.put_nowait(lane)
+
+    async def aclose(self) -> None:
+        for lane in self._lanes:
+            await lane.aclose()
+
+
+class _Lane:
+    """One process, one page at a time."""
 
     def __init__(self, limit: float = 10.0) -> None:
         self._limit = limit

@@ -102,6 +102,13 @@ class TestCharsets:
 
 
 class TestKinds:
+    @pytest.mark.parametrize("magic", ["ID3", "RIFF", "OggS", "Rar!", "BZh", "GIF8"])
+    def test_letters_alone_make_no_binary(self, magic: str) -> None:
+        text = f"{magic} is how some files begin. {PROSE}"
+        assert extract(text.encode(), "text/plain", "", URL).text == text
+        with pytest.raises(Unavailable, match="not text"):
+            extract(magic.encode() + b"\x04\0" + PROSE.encode(), "text/plain", "", URL)
+
     @pytest.mark.parametrize(
         ("body", "content_type"),
         [

@@ -13,7 +13,7 @@ from providers.registry import Named
 from tests.fakes.toolbox import Bench, one, open_page, search
 from tools.base import ToolResult
 from tools.ledger import Ledger
-from tools.open_page import cut, passages
+from tools.open_page import cut, passages, without_comments
 from tools.toolbox import Toolbox, ToolPolicy
 
 # Pages
@@ -67,6 +67,23 @@ async def test_query_returns_the_passages_that_matter() -> None:
     nothing = await one(desk, open_page({"url": "https://e.org/p", "query": "zebra"}))
     assert "No passage speaks of the query" in nothing.text
     assert "Paragraph 0 " in nothing.text
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("One <!-- unseen\n\nwords --> two<!---->.", "One  two."),
+        ("```html\n<!-- code -->\n```\n<!-- unseen -->End", "```html\n<!-- code -->\n```\nEnd"),
+        ("~~~\n<!-- code -->", "~~~\n<!-- code -->"),
+        ("Write `<!-- so -->` <!-- unseen -->here", "Write `<!-- so -->` here"),
+        ("Begin with `<!--` or <!-- and go on", "Begin with `<!--` or <!-- and go on"),
+        ("a --> b", "a --> b"),
+        ("<!--" * 100_000, "<!--" * 100_000),
+        ("<!--" * 100_000 + "-->", ""),
+    ],
+)
+def test_comments_are_not_read_but_code_is(text: str, read: str) -> None:
+    assert without_comments(text) == read
 
 
 async def test_several_pages_one_failure() -> None:
