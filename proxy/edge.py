@@ -94,10 +94,6 @@ class Edge:
         for task in self._under_way:
             task.cancel()
 
-    @property
-    def busy(self) -> bool:
-        return bool(self._under_way)
-
     def _admit(self, scope: Scope) -> None:
         headers: dict[bytes, list[bytes]] = {}
         for key, value in scope["headers"]:

@@ -51,6 +51,7 @@ _MOST_REQUESTS = 200  # of one page
 _MOST_FETCHES = 8  # of one page at once
 _MOST_PAGES = 4  # at once
 _LONGEST_MESSAGE = 32 << 20
+_LAST_LOOK = 8.0  # seconds for handing over what there is
 # The page as it is shown: what stands in shadow roots is part of it. Cut off, or a page could fill our memory.
 _SHOWN = """(() => {
   const flatten = root => { for (const host of root.querySelectorAll("*")) if (host.shadowRoot) {
@@ -199,7 +200,7 @@ class _Page:
     async def html(self) -> str:
         wanted = {"expression": _SHOWN, "returnByValue": True}
         try:
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(_LAST_LOOK):
                 answer = await self._call("Runtime.evaluate", wanted)
         except TimeoutError:
             raise TimedOut("the page's scripts never let go") from None
@@ -282,7 +283,7 @@ class _DevTools:
         client = aiohttp.ClientSession()
         try:
             return cls(client, await client.ws_connect(address, max_msg_size=_LONGEST_MESSAGE))
-        except BaseException:
+        except BaseException:  # cancelled too: nobody else knows of this client
             await client.close()
             raise
 
