@@ -10,7 +10,7 @@ COPY providers providers
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /dist . \
  && python -m venv --without-pip /opt/groundwire \
  && pip --python /opt/groundwire install --no-cache-dir --only-binary :all: --constraint constraints.txt \
-    "groundwire[tavily] @ file://$(echo /dist/*.whl)"
+    "groundwire[litellm,tavily] @ file://$(echo /dist/*.whl)"
 
 FROM python:3.13.11-slim-trixie
 COPY --from=build /opt/groundwire /opt/groundwire

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -19,7 +19,6 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ByteSize,
-    ConfigDict,
     Field,
     PlainValidator,
     SecretStr,
@@ -33,6 +32,7 @@ from providers.settings import CacheSettings, CooldownSettings, Count, Seconds, 
 
 from .config_file import ConfigError as ConfigError
 from .config_file import Document, KeyPath, read
+from .upstreams.settings import STRICT, Mode, Name, UpstreamConfig
 
 OPENAI = "https://api.openai.com/v1"
 OLLAMA = "http://127.0.0.1:11434/v1"
@@ -49,19 +49,6 @@ PROVIDER_VARIABLES = {
     "FIRECRAWL_API_KEY": "firecrawl",
 }
 _KEYLESS = ("tavily",)  # searches without its key too
-
-
-def _base_url(value: str) -> str:
-    try:
-        parts = urlsplit(value)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid or not value.isprintable() or " " in value:
-        raise ValueError("must be a URL such as http://127.0.0.1:11434/v1")
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        raise ValueError("must be a bare URL, without user, query or fragment; a key belongs in api_key")
-    return value.rstrip("/")
 
 
 def _host(value: str) -> str:
@@ -83,19 +70,12 @@ def _network(value: object) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         raise ValueError("must be a network such as 10.0.0.0/8") from None
 
 
-def _forward_path(value: str) -> str:
-    if not re.fullmatch(r"/v1/[\w*./-]+", value, re.A) or {".", "..", ""} & set(value[1:].split("/")):
-        raise ValueError("must be a path such as /v1/batches or /v1/batches/*")
-    return value
-
-
-Name = Annotated[str, Field(min_length=1)]
 Domain = Annotated[str, AfterValidator(_domain)]
 Network = Annotated[ipaddress.IPv4Network | ipaddress.IPv6Network, PlainValidator(_network)]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, coerce_numbers_to_str=True)
+    model_config = STRICT
 
 
 class ClientKey(_Section):
@@ -128,45 +108,8 @@ class ServerConfig(_Section):
     drain_timeout: Seconds = 30
 
 
-class UpstreamConfig(_Section):
-    name: Name
-    type: Literal["openai", "litellm", "demo"] = "openai"
-    base_url: Annotated[str, AfterValidator(_base_url)] = ""
-    api_key: SecretStr = SecretStr("")
-    models: Annotated[list[Name], Field(min_length=1)] = ["*"]
-    tool_calls: Literal["auto", "native", "prompted", "none"] = "auto"
-    forward: list[Annotated[str, AfterValidator(_forward_path)]] = []
-    headers: Annotated[dict[str, str], Field(repr=False)] = {}
-    connect_timeout: Seconds = 5
-    first_byte_timeout: Seconds = 120
-    idle_timeout: Seconds = 60
-
-    @field_validator("type", "tool_calls")
-    @classmethod
-    def _available(cls, value: str) -> str:
-        if value in ("litellm", "prompted", "none"):
-            raise ValueError("is not available in this version")
-        return value
-
-    @field_validator("headers")
-    @classmethod
-    def _sendable(cls, headers: dict[str, str]) -> dict[str, str]:
-        for name, value in headers.items():
-            if not re.fullmatch(r"[\w!#$%&'*+.^`|~-]+", name, re.A) or re.search(r"[\r\n\0]", value):
-                raise ValueError("must be header names and one-line values")
-        return headers
-
-    @model_validator(mode="after")
-    def _addressed(self) -> Self:
-        if self.type == "openai" and not self.base_url:
-            raise ValueError("type openai needs a base_url such as http://127.0.0.1:11434/v1")
-        if self.type == "demo" and self.base_url:
-            raise ValueError("type demo is built in and takes no base_url")
-        return self
-
-
 class ToolsConfig(_Section):
-    mode: Annotated[Literal["auto", "on_request", "off"], BeforeValidator(off)] = "auto"
+    mode: Mode = "auto"
     search: list[str] = []
     read: list[str] = []
     parameters: Literal["basic", "full"] = "basic"
@@ -192,6 +135,7 @@ class CitationsConfig(_Section):
 class Config(_Section):
     server: ServerConfig = ServerConfig()
     upstreams: Annotated[list[UpstreamConfig], Field(min_length=1)]
+    aliases: dict[Name, Name] = {}
     providers: list[ProviderEntry]
     tools: ToolsConfig = ToolsConfig()
     citations: CitationsConfig = CitationsConfig()
@@ -327,6 +271,7 @@ def _contradictions(config: Config) -> Iterator[tuple[KeyPath, str]]:
                     "OPENAI_BASE_URL may name Groundwire for its clients only"
                 ),
             )
+    yield from _wrong_ways(config)
     types = _provider_types()
     for index, provider in enumerate(config.providers):
         if provider.type not in types:
@@ -343,6 +288,34 @@ def _contradictions(config: Config) -> Iterator[tuple[KeyPath, str]]:
                     ("tools", tool, index),
                     f"must be the name of a provider ({', '.join(names) or 'none is configured'})",
                 )
+
+
+def _wrong_ways(config: Config) -> Iterator[tuple[KeyPath, str]]:
+    """Fallbacks and aliases that lead nowhere, or where they must not."""
+    upstreams = {entry.name: entry for entry in config.upstreams}
+    for index, upstream in enumerate(config.upstreams):
+        for place, way in enumerate(upstream.fallback):
+            name = way.partition("/")[0]
+            if name not in upstreams or name == upstream.name:
+                others = ", ".join(other for other in upstreams if other != upstream.name) or "there is none"
+                yield (
+                    ("upstreams", index, "fallback", place),
+                    f"must begin with the name of another upstream ({others})",
+                )
+            elif upstreams[name].passes_key:
+                sentence = (
+                    "must not be an upstream with api_key: passthrough; a client's key is for the upstream it chose"
+                )
+                yield ("upstreams", index, "fallback", place), sentence
+    for alias, target in config.aliases.items():
+        name, _, model = target.partition("/")
+        if target in config.aliases:
+            yield ("aliases", alias), "must name a model, not another alias"
+        elif not (model and name in upstreams) and not any(upstream.serves(target) for upstream in config.upstreams):
+            yield (
+                ("aliases", alias),
+                "must be a model that an upstream here serves, or an upstream's name, / and a model",
+            )
 
 
 def _is_loopback(host: str) -> bool:

@@ -42,7 +42,7 @@ class EventStream:
     ) -> None:
         self._send = send
         self._every = every
-        self._headers = {**_STREAM_HEADERS, **headers}
+        self.headers = {**_STREAM_HEADERS, **headers}  # may change until the first write
         self._loop = asyncio.get_running_loop()
         self._quiet_since = self._loop.time()
         self._timer = self._loop.call_later(first, self._tick)
@@ -67,7 +67,7 @@ class EventStream:
 
     async def _start(self) -> None:
         self.started = True
-        await self._send({"type": "http.response.start", "status": 200, "headers": raw_headers(self._headers)})
+        await self._send({"type": "http.response.start", "status": 200, "headers": raw_headers(self.headers)})
 
     def _tick(self) -> None:
         quiet = self._loop.time() - self._quiet_since
@@ -77,7 +77,7 @@ class EventStream:
         self._timer = self._loop.call_later(max(self._every - quiet, 0.001), self._tick)
 
 
-async def while_connected(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
+async def while_connected(receive: Receive, work: Coroutine[Any, Any, object]) -> None:
     """Does `work` in this very task, and cancels it when the client leaves."""
     task = asyncio.current_task()
     assert task is not None

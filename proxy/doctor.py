@@ -25,11 +25,13 @@ from providers.exchange import Exchange
 from providers.registry import SERVICES, Named, ProviderEntry
 from tools.clean import one_line
 
-from .config import OLLAMA, PROVIDER_VARIABLES, Config, UpstreamConfig
+from .config import OLLAMA, PROVIDER_VARIABLES, Config
 from .errors import RequestError
 from .events import Failed, ToolCallDelta
-from .house import House, Lane
+from .house import House
 from .terminal import opened
+from .upstreams.lane import Lane, tools_refused
+from .upstreams.settings import UpstreamConfig
 
 PROBE_PAGE = "https://example.com/"
 PROBE_QUERY = SearchQuery("web search", limit=3)
@@ -51,6 +53,10 @@ _NOT_FOR_CHAT = re.compile(
     r"embed|whisper|tts|transcri|audio|realtime|image|dall-e|sora|moderation|rerank|turbo-instruct|babbage|davinci",
     re.I,
 )
+_WITHOUT_TOOLS = {
+    "prompted": "its tools are described in words (tool_calls: prompted)",
+    "none": "the web is searched before it is asked (tool_calls: none)",
+}
 _FLAG = re.compile(r"--[a-z][a-z-]+")
 
 Kind = Literal["upstream", "tools", "search", "read"]
@@ -171,18 +177,27 @@ async def _call_a_tool(lane: Lane) -> str:
     """Whether the first model that chats calls a tool; one that answers without may do so when it matters."""
     served = await lane.models()
     model = next((name for name in served if not _NOT_FOR_CHAT.search(name)), served[0])
-    body = {"model": model, "messages": [PROBE_QUESTION], "tools": [PROBE_TOOL], "tool_choice": "auto", "stream": False}
-    called = await _ask(lane, {**body, "max_tokens": 64})
-    if isinstance(called, Failed) and "max_tokens" in str(called.error["message"]):  # newer models know another name
-        called = await _ask(lane, body)
+    mode = await lane.look_up(model)
+    if mode != "native":
+        return f"{model}: {_WITHOUT_TOOLS[mode]}"
+    body = {"model": model, "messages": [PROBE_QUESTION], "tools": [PROBE_TOOL], "tool_choice": "auto"}
+    called = await _ask(lane, {**body, "stream": False, "max_tokens": 64})
+    if isinstance(called, Failed) and tools_refused(called):
+        said = _without_keys(lane.config, str(called.error["message"]))
+        return f"{model} is refused tools ({said}): {_WITHOUT_TOOLS[lane.tool_mode(model)]}{_remedy_for_tools(said)}"
     if isinstance(called, Failed):
         raise _model_trouble(lane.config, model, called)
     return f"{model} calls tools" if called else f"{model} answered without calling the tool, which is fine"
 
 
+def _remedy_for_tools(said: str) -> str:
+    flags = " ".join(dict.fromkeys(_FLAG.findall(said)))
+    return f"; to have it call tools, start its server with {flags}" if flags else ""
+
+
 async def _ask(lane: Lane, body: dict[str, Any]) -> Failed | bool:
     called = False
-    async with aclosing(lane.upstream.stream(body, {})) as batches:
+    async with aclosing(lane.stream(body, {})) as batches:
         async for batch in batches:
             for event in batch:
                 if isinstance(event, Failed):
@@ -193,17 +208,12 @@ async def _ask(lane: Lane, body: dict[str, Any]) -> Failed | bool:
 
 def _model_trouble(config: UpstreamConfig, model: str, failed: Failed) -> Trouble:
     said = _without_keys(config, str(failed.error["message"]))
-    if "tool" not in said.lower():
-        trouble = _upstream_trouble(config, failed)
-        no_chat = f"let `models` of upstream {config.name!r} name only models that chat"
-        return Trouble(f"{model}: {trouble}", no_chat if failed.status in (400, 404, 422) else trouble.fix)
-    if flags := " ".join(dict.fromkeys(_FLAG.findall(said))):
-        return Trouble(f"{model} was refused tools: {said}", f"start the model's server with {flags}")
-    return Trouble(
-        f"{model} cannot call tools: {said}",
-        f"choose a model with tool calling for upstream {config.name!r}, such as llama3.1 or qwen3; "
-        "`tool_calls: prompted`, for models without, comes in a later version",
-    )
+    trouble = _upstream_trouble(config, failed)
+    if "tool" in said.lower() and config.of(model).tool_calls == "native":
+        fix = f"set `tool_calls: auto` for upstream {config.name!r}, so that {model} gets its tools in words"
+        return Trouble(f"{model} was refused tools: {said}{_remedy_for_tools(said)}", fix)
+    no_chat = f"let `models` of upstream {config.name!r} name only models that chat"
+    return Trouble(f"{model}: {trouble}", no_chat if failed.status in (400, 404, 422) else trouble.fix)
 
 
 def _upstream_trouble(config: UpstreamConfig, failed: Failed) -> Trouble:

@@ -29,7 +29,8 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 compared with, not bound
 _HOST = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::[0-9]*)?")
-_CREDENTIALS = (b"authorization", b"x-api-key", b"x-groundwire-key")
+_CREDENTIALS = (b"authorization", b"x-api-key")
+_OWN_CREDENTIAL = (b"x-groundwire-key",)
 _UPLOADS = ("/v1/audio/", "/v1/images/")  # where OpenAI's own API takes forms
 
 
@@ -101,6 +102,8 @@ class Edge:
         self._check_host(headers)
         if b"content-length" in headers and b"transfer-encoding" in headers:
             raise refuse(400, "Send either Content-Length or Transfer-Encoding, not both.", code="bad_request")
+        # The client's own key for an upstream; None where that header held the key for this server.
+        scope["client_key"] = headers.get(b"authorization", [b""])[0].decode("latin-1")
         if self._keys and scope["path"] not in OPEN_PATHS:
             self._check_key(scope, headers)
         if scope["method"] == "POST":
@@ -120,20 +123,27 @@ class Edge:
             raise refuse(403, text, code="host_not_allowed")
 
     def _check_key(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
+        """A key in `X-Groundwire-Key` is ours, and leaves `Authorization` to an upstream that takes clients' keys."""
+        names = _OWN_CREDENTIAL if _OWN_CREDENTIAL[0] in headers else _CREDENTIALS
         given = {
-            value[7:].strip() if name == b"authorization" and value[:7].lower() == b"bearer " else value.strip()
-            for name in _CREDENTIALS
+            _bare(value) if name == b"authorization" else value.strip()
+            for name in names
             for value in headers.get(name, [])
         }
         if len(given) > 1:
             raise refuse(400, "The request carries two different keys; send one.", code="ambiguous_key")
         key = given.pop() if given else b""
-        digest = _digest(key)
-        # Every key is compared, found or not, so that the time taken tells nothing.
-        if not sum(hmac.compare_digest(digest, key) for key in self._keys):
+        if not self._is_ours(key):
             text = "The API key is missing or not valid for this server. Send it as `Authorization: Bearer …`."
             raise refuse(401, text, kind="authentication_error", code="invalid_api_key")
         scope["credential"] = key.decode("latin-1")
+        if names is _CREDENTIALS or self._is_ours(_bare(scope["client_key"].encode("latin-1"))):
+            scope["client_key"] = None
+
+    def _is_ours(self, key: bytes) -> bool:
+        digest = _digest(key)
+        # Every key is compared, found or not, so that the time taken tells nothing.
+        return bool(sum(hmac.compare_digest(digest, key) for key in self._keys))
 
     def _check_content_type(self, path: str, headers: dict[bytes, list[bytes]]) -> None:
         """A web page can post a form to a loopback server without asking anybody; it cannot post JSON."""
@@ -198,6 +208,10 @@ def _say(line: str) -> None:
 def _path(scope: Scope) -> str:
     """The path as it was sent: decoded, it could hold line breaks, and with them lines of its own in the log."""
     return str(scope["raw_path"].decode("latin-1"))
+
+
+def _bare(authorization: bytes) -> bytes:
+    return (authorization[7:] if authorization[:7].lower() == b"bearer " else authorization).strip()
 
 
 def _digest(key: bytes) -> bytes:

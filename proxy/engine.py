@@ -6,7 +6,7 @@ closes the upstream and cancels the tools.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -17,10 +17,12 @@ from tools.toolbox import Desk, Toolbox
 from .citations import Citer, Style
 from .errors import NO_RETRY, truncated
 from .events import Event, Failed, Finished, TextDelta, UsageSeen
+from .first_search import FirstSearch
 from .inject import Offer
 from .loop import End, RunTools, ToolLoop
 from .request import ChatRequest
-from .upstreams.base import Upstream
+from .upstreams.lane import tools_refused
+from .upstreams.road import Road, Stop
 
 _RESULTS_PER_CONTEXT_SIZE = {"low": 3, "medium": 5, "high": 10}
 
@@ -43,33 +45,51 @@ class Engine:
         self._style: Style = style
         self._footer = footer
 
-    async def answer(
-        self, request: ChatRequest, offer: Offer, upstream: Upstream, headers: Mapping[str, str]
-    ) -> AsyncGenerator[list[Event], None]:
+    async def answer(self, request: ChatRequest, offer: Offer, road: Road) -> AsyncGenerator[list[Event], None]:
         """Everything that happens while this request is answered. The last event is Finished or Failed."""
         ledger = Ledger(offer.taken)
         for n, (url, title) in offer.known.items():
             ledger.restore(n, url, title)
-        desk: Desk | None = None  # opened with the first call: most requests never search
-        loop = ToolLoop(offer, self._max_rounds)
-        time_to_answer = asyncio.get_running_loop().time() + self._max_seconds
-        plain = not offer.owned or offer.response_format is not None
+        searching, settings = bool(offer.owned), road.here.settings
+        plain = not searching or offer.response_format is not None
         citer = Citer(ledger.get, self._style, self._footer, enabled=not plain)
+        desk: Desk | None = None  # opened with the first call: most requests never search
+        loop = ToolLoop(offer, self._max_rounds, assist=settings.assist)
+        time_to_answer = asyncio.get_running_loop().time() + self._max_seconds
+        search_first = searching and await road.look_up() == "none"
+        known_tools = offer.body["tools"] if searching else None
+        adapted = False  # has the model refused tools in this request?
         while not isinstance(action := loop.next_action(), End):
+            if search_first:
+                search_first = False
+                desk = self._desk(request, offer, ledger, road.here, assist=False)
+                first = FirstSearch(request, offer, road, desk)
+                async with aclosing(first.run()) as found:
+                    async for events in found:
+                        yield events
+                loop = ToolLoop(first.offer, self._max_rounds)
+                loop.spend(first.usage)
+                known_tools = None  # of ours it has never heard
+                continue
             if isinstance(action, RunTools):
-                desk = desk or self._desk(request, offer, ledger)
+                desk = desk or self._desk(request, offer, ledger, road.here, assist=settings.assist)
                 results = await desk.run(action.calls)
                 late = asyncio.get_running_loop().time() > time_to_answer
                 yield loop.tools_done(results, spent=desk.spent or late)
                 continue
-            ended = False
-            async with aclosing(upstream.stream(action.body, headers)) as batches:
+            ended = again = False
+            async with aclosing(road.stream(action.body, known_tools)) as batches:
                 async for batch in batches:
+                    if not adapted and isinstance(batch[-1], Failed) and tools_refused(batch[-1]):
+                        adapted = again = True
+                        break
                     events = self._dress(loop.receive(batch), citer, desk, loop)
                     if events:
                         yield events
                     ended = isinstance(batch[-1], Finished | Failed)
-            if not ended:
+            if again:  # the lane knows now how to ask this model
+                search_first = searching and road.tool_mode == "none"
+            elif not ended:
                 yield [truncated()]
                 return
 
@@ -89,8 +109,10 @@ class Engine:
                 out.append(event)
         return out
 
-    def _desk(self, request: ChatRequest, offer: Offer, ledger: Ledger) -> Desk:
+    def _desk(self, request: ChatRequest, offer: Offer, ledger: Ledger, stop: Stop, *, assist: bool) -> Desk:
         search = request.search
+        # A character for each token of its context: a quarter of it in English, most of it in Japanese.
+        room = stop.lane.context(stop.model) or None
         return self.toolbox.desk(
             ledger=ledger,
             seen_texts=_texts(offer.body["messages"]),
@@ -101,6 +123,8 @@ class Engine:
             secrets=request.secrets,
             caller=request.caller,
             names=(*sorted(offer.client_tools), *offer.owned),
+            room=room,
+            assist=assist,
         )
 
 

@@ -69,7 +69,8 @@ def as_error(body: object, status: int = 0) -> Failed | None:
         "param": found.get("param"),
         "code": code if isinstance(code, str | int) else None,
     }
-    return Failed(int(stated), error)
+    attempt = found.get("failed_generation")
+    return Failed(int(stated), error, attempt=attempt if isinstance(attempt, str) else "")
 
 
 def _is_status(value: object) -> bool:

@@ -26,9 +26,11 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
-    """Thinking, and every other delta field that is neither text nor a call: kept verbatim, echoed within the loop."""
+    """Thinking, and every other delta field that is neither text nor a call: kept verbatim, echoed within the loop
+    unless it was found in the answer's text, where no model wants it back."""
 
     fields: Mapping[str, Any]
+    echoed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,14 @@ class ToolCallDelta:
     name: str = ""
     arguments: str = ""
     extra: Mapping[str, Any] | None = None  # vendor fields of the call (thought signatures …), verbatim
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedFirst:
+    """For a model that cannot call: whether the web is searched before it is asked, or why not."""
+
+    searched: bool
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +96,7 @@ class Failed:
     status: int
     error: Mapping[str, Any]
     headers: Mapping[str, str] = field(default_factory=dict)
+    attempt: str = ""  # what the model wrote, where its server refused it for that (Groq's `failed_generation`)
 
 
 Event = (
@@ -93,6 +104,7 @@ Event = (
     | TextDelta
     | ReasoningDelta
     | ToolCallDelta
+    | SearchedFirst
     | ToolStarted
     | ToolFinished
     | Citation

@@ -20,9 +20,11 @@ from .dialects import chat
 from .edge import Edge, read_body, shutting_down, too_long
 from .errors import refuse, truncated
 from .events import Failed
-from .house import House, Lane
+from .house import House, own_key
 from .sse import encode
 from .upstreams.base import Broken, Forwarding
+from .upstreams.lane import Lane
+from .upstreams.road import is_servers_trouble
 
 _FORWARDED_UP = frozenset({"accept", "openai-beta", "traceparent", "tracestate", "x-title", "http-referer"})
 _FORWARDED_PATHS = re.compile(r"completions|embeddings|rerank|moderations|images/.+|audio/.+")
@@ -47,11 +49,16 @@ class Passage:
         up: Mapping[str, str],
         body: bytes,
         down: Mapping[str, str],
-    ) -> None:
-        """A stream that breaks off ends in an error event, any other body in a broken connection."""
+        *,
+        last: bool = True,
+    ) -> bool:
+        """A stream that breaks off ends in an error event, any other body in a broken connection. Where the upstream is
+        not the last that could serve, its own trouble is not passed on; then the answer is no."""
         started = streamed = False
         try:
             async with asyncio.timeout(self._limit), upstream.forward(method, path, up, body) as reply:
+                if not last and is_servers_trouble(reply.status):
+                    return False
                 headers = {**reply.headers, **down}
                 streamed = headers.get("content-type", "").startswith("text/event-stream")
                 if streamed:
@@ -81,6 +88,7 @@ class Passage:
             if streamed and self._edge.stopping:
                 await _end(send, shutting_down())
             raise
+        return True
 
 
 class Forward:
@@ -101,22 +109,26 @@ class Forward:
             text = f"There is no {method} /v1/{path} here. List it in `upstreams[].forward` to pass it on."
             raise refuse(404, text, code="not_found")
         body = await read_body(receive, scope, self._house.config.server)
-        lane = self._lane(_model_of(body), listed, standard=bool(standard))
+        asked = _model_of(body)
+        lane, model = self._lane(asked, listed, standard=bool(standard))
         if not isinstance(lane.upstream, Forwarding):
             raise refuse(404, f"Upstream '{lane.upstream.name}' serves chat completions only.", code="not_found")
         headers = headers_of(scope)
-        up = upward(headers)
+        up = {**upward(headers), **own_key(lane, scope["client_key"])}
+        if model != asked:
+            body = _renamed(body, model)
         if "content-type" in headers:
             up["content-type"] = headers["content-type"]
         query = scope["query_string"].decode("latin-1")
         target = f"/{path}?{query}" if query else f"/{path}"
-        await while_connected(receive, self._passage.forward(send, lane.upstream, method, target, up, body, {}))
+        passage = self._passage.forward(send, lane.upstream, method, target, up, body, {})
+        await while_connected(receive, passage)
 
-    def _lane(self, model: str, listed: list[Lane], *, standard: bool) -> Lane:
+    def _lane(self, model: str, listed: list[Lane], *, standard: bool) -> tuple[Lane, str]:
         """A path that is not standard passes only to an upstream that lists it, whatever model the body names."""
         if standard and (model or not listed):
             return self._house.lane_for(model)
-        return next((lane for lane in listed if model and lane.serves(model)), listed[0])
+        return next((lane for lane in listed if model and lane.serves(model)), listed[0]), model
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
@@ -147,3 +159,13 @@ def _model_of(body: bytes) -> str:
         return found[1].decode("utf-8", "replace").strip() if found else ""
     model = parsed.get("model") if isinstance(parsed, dict) else None
     return model if isinstance(model, str) else ""
+
+
+def _renamed(body: bytes, model: str) -> bytes:
+    """The body with the model's own name in place of its alias."""
+    try:
+        return orjson.dumps({**orjson.loads(body), "model": model})
+    except orjson.JSONDecodeError:
+        found = _FORM_MODEL.search(body)
+        assert found is not None
+        return body[: found.start(1)] + model.encode() + body[found.end(1) :]

@@ -4,8 +4,8 @@ engine, the toolbox and the upstream that serves a model.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from providers import registry
 from providers.chain import ReadChain, SearchChain
@@ -14,7 +14,7 @@ from providers.web.guard import Guard
 from providers.web.http import Fetcher
 from tools.toolbox import Toolbox, ToolPolicy
 
-from .config import Config, UpstreamConfig
+from .config import Config
 from .echoes import Echoes, read_echoes
 from .engine import Engine
 from .errors import refuse
@@ -22,24 +22,12 @@ from .inject import Decision, Offer, client_tools, offer
 from .request import ChatRequest
 from .upstreams.base import Upstream
 from .upstreams.demo import DemoUpstream
+from .upstreams.lane import Lane
 from .upstreams.openai_http import OpenAIUpstream
+from .upstreams.road import Road, Stop
+from .upstreams.settings import UpstreamConfig
 
 _SEARCHING_SHARE = 0.6  # of a request's time; what is left must be enough for the last round to answer
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """An upstream and what the operator said about it."""
-
-    config: UpstreamConfig
-    upstream: Upstream
-
-    def serves(self, model: str) -> bool:
-        return any(fnmatchcase(model, pattern) for pattern in self.config.models)
-
-    async def models(self) -> list[str]:
-        """Those that it lists and may serve. Raises `RequestError` where it cannot be asked."""
-        return [str(model["id"]) for model in await self.upstream.models() if self.serves(model["id"])]
 
 
 class House:
@@ -81,13 +69,31 @@ class House:
         )
         self.lanes = [Lane(upstream, _upstream(upstream)) for upstream in config.upstreams]
 
-    def lane_for(self, model: str) -> Lane:
-        """The first upstream whose pattern matches the model."""
+    def lane_for(self, model: str) -> tuple[Lane, str]:
+        """The upstream that serves a model, and the model's name there. An alias may name the upstream itself."""
+        target = self.config.aliases.get(model, model)
+        if target != model:
+            name, _, rest = target.partition("/")
+            for lane in self.lanes:
+                if rest and lane.name == name:
+                    return lane, rest
         for lane in self.lanes:
-            if lane.serves(model):
-                return lane
+            if lane.serves(target):
+                return lane, target
         text = f"The model '{model}' does not exist: no upstream here serves it."
         raise refuse(404, text, param="model", code="model_not_found")
+
+    def road(self, model: str, headers: Mapping[str, str], client_key: str | None) -> Road:
+        """All that may serve a model, in order. Only the upstream that a client chose may see the client's own key."""
+        lane, name = self.lane_for(model)
+        first = Stop(lane, name, {**headers, **own_key(lane, client_key)})
+        return Road([first, *self._fallbacks(lane, name, headers)])
+
+    def _fallbacks(self, lane: Lane, model: str, headers: Mapping[str, str]) -> Iterator[Stop]:
+        lanes = {lane.name: lane for lane in self.lanes}
+        for way in lane.config.fallback:
+            name, _, other = way.partition("/")
+            yield Stop(lanes[name], other or model, headers)
 
     def echoes(self, request: ChatRequest) -> Echoes:
         return read_echoes(request.body["messages"], self.config.citations.footer)
@@ -108,15 +114,39 @@ class House:
         await self.fetcher.aclose()
 
 
+def own_key(lane: Lane, client_key: str | None) -> dict[str, str]:
+    """The header for an upstream that takes each client's own key. None: the client spent it on our own door."""
+    if not lane.config.passes_key:
+        return {}
+    if client_key is None:
+        text = (
+            f"Upstream '{lane.name}' takes your own key: send that as `Authorization`, and the key for this server as "
+            "`X-Groundwire-Key`."
+        )
+        raise refuse(401, text, kind="authentication_error", code="upstream_key_missing")
+    return {"authorization": client_key} if client_key else {}
+
+
 def _upstream(config: UpstreamConfig) -> Upstream:
     if config.type == "demo":
         return DemoUpstream(config.name)
-    return OpenAIUpstream(
-        config.name,
-        config.base_url,
-        config.api_key.get_secret_value(),
-        headers=config.headers,
-        connect_timeout=config.connect_timeout,
-        first_byte_timeout=config.first_byte_timeout,
-        idle_timeout=config.idle_timeout,
-    )
+    timeouts = {
+        "connect_timeout": config.connect_timeout,
+        "first_byte_timeout": config.first_byte_timeout,
+        "idle_timeout": config.idle_timeout,
+    }
+    off = frozenset(config.without_repairs)
+    if config.type == "litellm":
+        from .upstreams.via_litellm import LitellmUpstream
+
+        return LitellmUpstream(
+            config.name,
+            config.key,
+            api_base=config.base_url,
+            models=config.models,
+            options=config.options,
+            headers=config.headers,
+            off=off,
+            **timeouts,
+        )
+    return OpenAIUpstream(config.name, config.base_url, config.key, headers=config.headers, off=off, **timeouts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tools.base import OPEN_PAGE, WEB_SEARCH, ToolSpec
@@ -99,6 +99,22 @@ def offer(request: ChatRequest, specs: Sequence[ToolSpec]) -> Offer:
     held = body.pop("response_format") if is_formatted(body) else None
     owned = {wire: tool for tool, wire in names.items()}
     return Offer(body, owned, theirs, client_choice, later, held)
+
+
+def without_ours(offered: Offer) -> Offer:
+    """The same request with none of our tools in it, for a model that is handed what was found instead."""
+    body = dict(offered.body)
+    theirs = [tool for tool in body.pop("tools") if tool_name(tool) not in offered.owned]
+    body.pop("tool_choice", None)
+    if theirs:
+        body["tools"] = theirs
+        if offered.client_choice is not None:
+            body["tool_choice"] = offered.client_choice
+    else:
+        body.pop("parallel_tool_calls", None)
+    if offered.response_format is not None:
+        body["response_format"] = offered.response_format
+    return replace(offered, body=body, owned={}, response_format=None)
 
 
 def client_tools(body: Mapping[str, Any]) -> list[str]:

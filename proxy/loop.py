@@ -9,6 +9,7 @@ the last round always answers, because our tools are gone from it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,7 +33,21 @@ from .events import (
 )
 from .inject import Offer, tool_name
 from .upstreams import quirks
-from .upstreams.chunks import new_call_id
+from .upstreams.quirks import new_call_id
+from .upstreams.thinking import without_thinking
+
+NUDGE = "Do not announce it: call the tool {tool} now, then answer from what it returns."
+
+_MARKER = re.compile(r"\[\d{1,3}\]")
+_ANNOUNCED = re.compile(
+    r"(?:\b(?:i(?:'|’)?ll|i will|let me|let's|i am going to|i'm going to|i need to|i should|allow me to|one moment)\b"
+    r"[^.!?\n]{0,60}?\b(?:search|look (?:(?:it|this|that|them) )?up|look for|check|find|browse|google)\b"
+    r"|\b(?:searching|looking (?:it|this|that) up|checking the web)\b"
+    r"|\bich (?:werde|suche|schaue)\b[^.!?\n]{0,60}\b(?:suchen|such|nach|nachsehen|nachschlagen)\b"
+    r"|\bje vais (?:chercher|rechercher|vérifier)\b|\bvoy a buscar\b|我(?:来|先|将|会)?(?:搜索|查一下|查询))"
+    r"[^.!?\n]{0,200}[.!?…:]*\s*\Z",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +94,7 @@ class _Round:
 class ToolLoop:
     """Obey `next_action()`; feed `receive()` or `tools_done()`; pass on what they return."""
 
-    def __init__(self, offer: Offer, max_rounds: int) -> None:
+    def __init__(self, offer: Offer, max_rounds: int, *, assist: bool = False) -> None:
         self._offer = offer
         self._max_rounds = max_rounds
         self._messages: list[Any] = list(offer.body["messages"])
@@ -90,6 +105,7 @@ class ToolLoop:
         self._bare = False  # did the model call our tools in the last round all the same? Then they really go
         self._formatted = offer.response_format is None or not offer.owned
         self._ran = False
+        self._may_nudge = assist and bool(offer.owned)  # may the model be reminded of a search that it only announced?
         self._begun = False
         self._shown_calls = 0
         self._ends_in_space = True  # of the text shown so far; true before any
@@ -100,6 +116,10 @@ class ToolLoop:
     def rounds(self) -> int:
         """How many rounds of tools have run."""
         return self._rounds
+
+    def spend(self, usage: Mapping[str, Any]) -> None:
+        """Counts what was used before the first round."""
+        add_usage(self._usage, usage)
 
     def next_action(self) -> Action:
         return self._action or AskModel(self._request())
@@ -112,7 +132,8 @@ class ToolLoop:
             elif isinstance(event, ToolCallDelta):
                 self._receive_call(event, out)
             elif isinstance(event, ReasoningDelta):
-                merge_fields(self._round.fields, event.fields)
+                if event.echoed:
+                    merge_fields(self._round.fields, event.fields)
                 out.append(event)
             elif isinstance(event, UsageSeen):
                 add_usage(self._usage, event.usage)
@@ -188,6 +209,12 @@ class ToolLoop:
             self._bare = True  # it was told not to call and did nothing else: ask once more with no tool in sight
             self._next_round()
             return []
+        if self._may_nudge and not ours and not self._last and announces_search("".join(self._round.text)):
+            self._may_nudge = False
+            self._messages.append({"role": "assistant", "content": without_thinking("".join(self._round.text))})
+            self._messages.append({"role": "user", "content": NUDGE.format(tool=next(iter(self._offer.owned)))})
+            self._next_round()
+            return []
         if not self._formatted:
             self._formatted = self._last = True
             self._next_round()
@@ -228,12 +255,18 @@ class ToolLoop:
         return body
 
     def _assistant_message(self, calls: list[_Call]) -> dict[str, Any]:
-        text = "".join(self._round.text)
+        text = without_thinking("".join(self._round.text))
         calls_out = [call.as_message() for call in calls]
         return {"role": "assistant", "content": text or None, "tool_calls": calls_out, **self._round.fields}
 
     def _tool_of(self, call: _Call) -> str:
         return self._offer.owned.get(call.name, call.name)
+
+
+def announces_search(text: str) -> bool:
+    """Does an answer end in the promise of a search? A long one, or one with findings in it, is an answer."""
+    end = text.strip()[-300:]
+    return len(text) < 1500 and not _MARKER.search(text) and bool(_ANNOUNCED.search(end))
 
 
 def add_usage(total: dict[str, Any], usage: Mapping[str, Any]) -> None:

@@ -21,12 +21,15 @@ from .delivery import EventStream, send_failure, send_json, while_connected
 from .dialects import chat
 from .edge import Edge, crashed, read_body, shutting_down, too_long
 from .errors import RequestError, refuse
-from .events import Event, Failed
+from .events import Event, Failed, SearchedFirst
 from .forwarding import Passage, headers_of, upward
-from .house import House, Lane
+from .house import House
 from .inject import Decision, decide
 from .request import ChatRequest
+from .sse import PING
 from .upstreams.base import Forwarding
+from .upstreams.lane import Lane
+from .upstreams.road import Road
 
 log = logging.getLogger("groundwire")
 
@@ -49,57 +52,76 @@ class ChatCompletions:
     async def _serve(self, scope: Scope, send: Send, request: ChatRequest) -> None:
         house = self._house
         headers = headers_of(scope)
-        request, lane = await self._route(request)
-        if credential := scope.get("credential", ""):
-            request.secrets, request.caller = (credential,), _caller(credential)
-        mode = house.config.tools.mode
+        request = await self._without_suffix(request)
+        road = house.road(request.model, upward(headers), scope["client_key"])
+        stop = road.here
+        own, passed = scope.get("credential", ""), stop.headers.get("authorization", "").removeprefix("Bearer ")
+        request.secrets = tuple(filter(None, (own, passed)))
+        request.caller = _caller(own or passed) if own or passed else ""
+        mode = stop.settings.mode or house.config.tools.mode
         wish = headers.get(SEARCH_HEADER, "").strip().lower()
         decision = decide(request, mode, wish, bool(house.toolbox.specs))
-        passed = {SEARCH_HEADER: decision.header}
         scope["notes"].append(f"search {decision.header}")
-        up = upward(headers)
-        if not decision.offered and isinstance(lane.upstream, Forwarding):
-            body = request.raw if mode == "off" else self._unsearched(request)
-            await self._passage.forward(send, lane.upstream, "POST", "/chat/completions", up, body, passed)
+        if decision.offered:
+            await self._answer(scope, send, request, road, decision)
         else:
-            await self._answer(scope, send, request, lane, decision, up)
+            await self._pass_on(scope, send, request, road, decision, as_it_is=mode == "off")
 
-    async def _route(self, request: ChatRequest) -> tuple[ChatRequest, Lane]:
-        """The upstream for the model. `:online` is a wish for search, unless the upstream lists that very name."""
+    async def _without_suffix(self, request: ChatRequest) -> ChatRequest:
+        """`:online` is a wish for search, unless the upstream lists that very name."""
         house, plain = self._house, request.model.removesuffix(chat.SUFFIX)
         if plain == request.model or not plain or house.config.tools.mode == "off":
-            return request, house.lane_for(request.model)
+            return request
         for lane in house.lanes:
             if lane.serves(request.model) and any(m["id"] == request.model for m in await _models(lane)):
-                return request, lane
+                return request
         search = replace(request.search, asked=request.search.asked or "model_suffix")
         body = {**request.body, "model": plain}
-        return replace(request, model=plain, body=body, search=search, changed=True), house.lane_for(plain)
+        return replace(request, model=plain, body=body, search=search, changed=True)
 
-    def _unsearched(self, request: ChatRequest) -> bytes:
+    async def _pass_on(
+        self, scope: Scope, send: Send, request: ChatRequest, road: Road, decision: Decision, *, as_it_is: bool
+    ) -> None:
+        """Without our tools bytes pass both ways, wherever the upstream speaks the client's own format."""
+        down = {SEARCH_HEADER: decision.header}
+        for at, stop in enumerate(road.stops):
+            upstream = stop.lane.upstream
+            if not isinstance(upstream, Forwarding) or not stop.lane.takes_as_it_is(stop.model, request.body):
+                _check_one_answer(request.body, stop.lane.name)
+                await self._answer(scope, send, request, Road(road.stops[at:]), decision)
+                return
+            body = _with_model(request.raw, stop.model) if as_it_is else self._unsearched(request, stop.model)
+            last = at + 1 == len(road.stops)
+            passage = self._passage.forward(
+                send, upstream, "POST", "/chat/completions", stop.headers, body, down, last=last
+            )
+            if await passage:
+                return
+
+    def _unsearched(self, request: ChatRequest, model: str) -> bytes:
         """What goes up when our tools do not: the client's bytes, less what only we understand."""
         echoes = self._house.echoes(request)
-        if not request.changed and not echoes.changed:
+        if not request.changed and not echoes.changed and model == request.model:
             return request.raw
-        body = {**request.body, "messages": echoes.messages}
+        body = {**request.body, "model": model, "messages": echoes.messages}
         if request.changed and "tools" not in body:  # what spoke of tools goes with the last of them
             body.pop("tool_choice", None)
             body.pop("parallel_tool_calls", None)
         return orjson.dumps(body)
 
-    async def _answer(
-        self, scope: Scope, send: Send, request: ChatRequest, lane: Lane, decision: Decision, up: Mapping[str, str]
-    ) -> None:
+    async def _answer(self, scope: Scope, send: Send, request: ChatRequest, road: Road, decision: Decision) -> None:
         prepared = self._house.offer(request, decision)
         headers = {SEARCH_HEADER: decision.header}
         deliver = self._stream if request.stream else self._whole
-        async with aclosing(self._house.engine.answer(request, prepared, lane.upstream, up)) as events:
+        async with aclosing(self._house.engine.answer(request, prepared, road)) as events:
             failed = await deliver(send, request, events, headers)
+        if headers[SEARCH_HEADER] != decision.header:
+            scope["notes"].append(f"search {headers[SEARCH_HEADER]}")
         if failed:
             scope["notes"].append(f"failed {failed.error['code']}")
 
     async def _stream(
-        self, send: Send, request: ChatRequest, events: AsyncIterator[list[Event]], headers: Mapping[str, str]
+        self, send: Send, request: ChatRequest, events: AsyncIterator[list[Event]], headers: dict[str, str]
     ) -> Failed | None:
         """Sends events as they come, and says what went wrong if anything did."""
         encoder = chat.Encoder(request, progress=self._house.config.tools.progress == "reasoning")
@@ -108,6 +130,11 @@ class ChatCompletions:
         try:
             async with asyncio.timeout(self._house.config.server.request_timeout):
                 async for batch in events:
+                    if isinstance(batch[0], SearchedFirst):
+                        headers[SEARCH_HEADER] = _searched_first(batch[0], headers[SEARCH_HEADER])
+                        stream.headers |= headers
+                        if batch[0].searched:  # the model is asked late: the client hears that we are at work
+                            await stream.write(PING)
                     failed = _failure_in(batch)
                     if failed and not stream.started:
                         stream.stop()
@@ -139,12 +166,14 @@ class ChatCompletions:
         return failed
 
     async def _whole(
-        self, send: Send, request: ChatRequest, events: AsyncIterator[list[Event]], headers: Mapping[str, str]
+        self, send: Send, request: ChatRequest, events: AsyncIterator[list[Event]], headers: dict[str, str]
     ) -> Failed | None:
         gathered: list[Event] = []
         try:
             async with asyncio.timeout(self._house.config.server.request_timeout):
                 async for batch in events:
+                    if isinstance(batch[0], SearchedFirst):
+                        headers[SEARCH_HEADER] = _searched_first(batch[0], headers[SEARCH_HEADER])
                     gathered += batch
         except TimeoutError:
             gathered = [too_long()]
@@ -181,10 +210,15 @@ class Models:
         found: dict[str, dict[str, Any]] = {}
         now = int(time.time())
         for lane, models in zip(self._house.lanes, listed, strict=True):
-            for model in models:
+            named = [{"id": name} for name in lane.config.models if not set("*?[") & set(name)]
+            for model in [*models, *named]:
                 if lane.serves(model["id"]):
-                    default = {"object": "model", "created": now, "owned_by": lane.upstream.name}
+                    default = {"object": "model", "created": now, "owned_by": lane.name}
                     found.setdefault(model["id"], {**default, **model})
+        for alias, target in self._house.config.aliases.items():
+            lane, name = self._house.lane_for(alias)
+            about = found.get(target) or found.get(name) or {"object": "model", "created": now}
+            found[alias] = {**about, "id": alias, "owned_by": lane.name}
         return list(found.values())
 
 
@@ -207,6 +241,25 @@ async def _models(lane: Lane) -> list[dict[str, Any]]:
         return await lane.upstream.models()
     except RequestError:
         return []
+
+
+def _searched_first(event: SearchedFirst, decided: str) -> str:
+    """What the answer's header says of a search that came before the question."""
+    return f"{decided}; searched=first" if event.searched else f"off; reason={event.reason}"
+
+
+def _check_one_answer(body: Mapping[str, Any], upstream: str) -> None:
+    """What only bytes can carry: several answers, the odds of tokens, sound."""
+    asked = [name for name in ("n", "logprobs", "audio") if body.get(name) not in (None, False, 1)]
+    if asked:
+        text = f"`{asked[0]}` does not work with upstream '{upstream}': leave it out."
+        raise refuse(400, text, param=asked[0], code="unsupported_parameter")
+
+
+def _with_model(raw: bytes, model: str) -> bytes:
+    """The client's bytes, with another name for the model only if it must be."""
+    body = orjson.loads(raw)
+    return raw if body["model"] == model else orjson.dumps({**body, "model": model})
 
 
 def _failure_in(events: list[Event]) -> Failed | None:

@@ -37,14 +37,14 @@ async def ask(config: Config, given: argparse.Namespace) -> int:
     async with opened(config.model_copy(update={"citations": plain})) as house:
         try:
             model = given.model or await _first_model(house)
-            lane = house.lane_for(model)
+            road = house.road(model, {}, "")
         except RequestError as error:
             print(error, file=sys.stderr)
             return 1
         question = {"role": "user", "content": given.question}
         request = ChatRequest({"model": model, "stream": True, "messages": [question]}, b"", model, stream=True)
         offered = house.offer(request, Decision(bool(house.toolbox.specs), "ask"))
-        async with aclosing(house.engine.answer(request, offered, lane.upstream, {})) as batches:
+        async with aclosing(house.engine.answer(request, offered, road)) as batches:
             return await _show(batches)
 
 

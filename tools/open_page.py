@@ -21,6 +21,7 @@ from .render import PagePart, escape
 from .web_search import MAX_TITLE, remark
 
 SHORTEST = 200  # less than this is no use to a reader
+SHORT_PAGE = 1000
 LONGEST_PAGE = 1_000_000  # what is kept of one page
 MOST_URLS = 20
 GAP = "[…]"
@@ -118,9 +119,10 @@ def part_of(page: ReadPage, start: int, query: str, max_length: int) -> PagePart
     note, next_start = page.message, None
     if start >= len(page.text):
         return PagePart(page.address.url, error=f"start={start} is beyond its end, it has {len(page.text)} characters")
-    content = passages(page.text[start:], query, max_length) if query else ""
+    short = len(page.text) - start <= min(max_length, SHORT_PAGE)  # nothing is won by picking from it
+    content = passages(page.text[start:], query, max_length) if query and not short else ""
     truncated = bool(content) and len(content) < len(page.text) - start
-    if query and not content:
+    if query and not content and not short:
         note = f"{note} No passage speaks of the query; the page follows from start={start}.".strip()
     if not content:
         end = cut(page.text, start, max_length)

@@ -58,13 +58,35 @@ def search_text(answer: SearchAnswer, fence: str, today: str) -> str:
     if answer.direct:
         lines += [f"Direct answer: {answer.direct}", ""]
     for source in answer.sources:
-        lines += [f"[{source.n}] {source.title}", f"URL: {source.url}"]
-        lines += [f"Date: {source.date}"] if source.date else []
-        lines += [source.snippet] if source.snippet else []
+        lines += [*_head(source), *([source.snippet] if source.snippet else [])]
         lines.append("")
     if not lines[-1]:
         lines.pop()
     return "\n".join([*lines, f"{fence}>>>"])
+
+
+def reading_text(answer: SearchAnswer, parts: Sequence[PagePart], fence: str, today: str) -> str:
+    """A search and the pages that it led to as one thing to read, each source once, the rule for citing last."""
+    read = [part for part in parts if part.source]
+    opened = {part.source.n for part in read if part.source}
+    rest = [source for source in answer.sources if source.n not in opened]
+    if not read and not rest and not answer.direct:
+        return search_text(answer, fence, today) if answer.query else pages_text(parts, fence)
+    lines = [f"Today is {today}. {UNTRUSTED}", f"<<<{fence}"]
+    lines += [f"Direct answer: {answer.direct}", ""] if answer.direct else []
+    for part in read:
+        assert part.source is not None
+        lines += [*_head(part.source), part.content, ""]
+    for source in rest:
+        lines += [*_head(source), *([source.snippet] if source.snippet else []), ""]
+    numbers = sorted(opened | {source.n for source in rest})
+    lines[-1] = f"{fence}>>>"
+    return "\n".join([*lines, *([CITE.format(n=numbers[0])] if numbers else [])])
+
+
+def _head(source: Source) -> list[str]:
+    dated = [f"Date: {source.date}"] if source.date else []
+    return [f"[{source.n}] {source.title}", f"URL: {source.url}", *dated]
 
 
 def pages_text(parts: Sequence[PagePart], fence: str) -> str:

@@ -24,7 +24,7 @@ from .clean import one_line
 from .ledger import Ledger
 from .open_page import OpenArguments, ReadPage
 from .provenance import Address, Domains, Mode, Provenance, Refused, holds_secret, normalise
-from .render import PagePart, SearchAnswer, escape, pages_text, search_text
+from .render import CITE, PagePart, SearchAnswer, escape, pages_text, reading_text, search_text
 from .web_search import SearchArguments
 
 AnyArguments = SearchArguments | OpenArguments
@@ -35,6 +35,8 @@ T = TypeVar("T")
 
 BOOK = 50_000  # characters, some milliseconds of work
 NO_ROOM = "what one answer may read of pages is used up; answer with what you have."
+SHORTEST_SNIPPET = 100
+READ_AHEAD = 2  # pages that the first search of a weak model reads by itself
 CARRIES_KEY = "It holds what looks like a key or password, which must not leave; leave that out"
 
 
@@ -82,10 +84,13 @@ class Toolbox:
         secrets: Collection[str] = (),
         caller: str = "",
         names: Sequence[str] = (),
+        room: int | None = None,
+        assist: bool = False,
     ) -> Desk:
         """A desk for one request: `limit` is how many results it wants, `secrets` are the keys that came with it,
         `caller` is whose it is: what private providers gave is kept for its caller alone; `names` are all tools as the
-        model knows them, the client's too."""
+        model knows them, the client's too; `room` is how many characters of the web the model has room for; `assist`
+        is for weak models: the first search also reads its best pages, and the rule for citing comes last."""
         provenance = Provenance(self.policy.provenance, seen_texts)
         if self.policy.provenance == "context":  # what earlier answers cited
             provenance.add(source.url for source in ledger)
@@ -99,6 +104,8 @@ class Toolbox:
             secrets=secrets,
             caller=caller,
             names=names,
+            room=room,
+            assist=assist,
         )
 
 
@@ -117,6 +124,8 @@ class Desk:
         secrets: Collection[str],
         caller: str,
         names: Sequence[str],
+        room: int | None,
+        assist: bool,
     ) -> None:
         self.searches = 0
         self.pages = 0
@@ -133,7 +142,14 @@ class Desk:
         self._fence = "web-" + random_ids.token_hex(8)
         self._remembered: dict[str, ToolResult] = {}
         self._pages: dict[str, asyncio.Task[ReadPage]] = {}
-        self._room = toolbox.policy.max_characters
+        self._assist = assist
+        self._room = self._policy.max_characters
+        self._longest = self._policy.max_page_length
+        self._longest_snippet = web_search.MAX_SNIPPET
+        if room is not None:
+            self._room = min(self._room, room)
+            self._longest = min(self._longest, max(room // 2, open_page.SHORTEST))
+            self._longest_snippet = min(self._longest_snippet, max(room // (4 * most), SHORTEST_SNIPPET))
         self._opens_of: Counter[str] = Counter()
 
     @property
@@ -153,8 +169,12 @@ class Desk:
         async with asyncio.TaskGroup() as group:
             tasks = [(key, group.create_task(self._work(arguments))) for key, arguments in started]
         for key, task in tasks:
-            self._remembered[key] = self._result(task.result()())
-        return [self._answer(call, arguments) for call, arguments in zip(calls, turn, strict=True)]
+            self._remembered[key] = await self._settled(task.result()())
+        results = [self._answer(call, arguments) for call, arguments in zip(calls, turn, strict=True)]
+        if self._assist and results and results[-1].sources:
+            reminder = CITE.format(n=results[-1].sources[0].n)
+            results[-1] = replace(results[-1], text=f"{results[-1].text}\n\n{reminder}")
+        return results
 
     async def search_once(self, arguments: Mapping[str, Any]) -> SearchAnswer:
         """One search for the operator, as a value."""
@@ -177,8 +197,12 @@ class Desk:
     def text(self, answer: Answer) -> str:
         """The answer as the model reads it."""
         if isinstance(answer, SearchAnswer):
-            return search_text(answer, self._fence, datetime.now(UTC).date().isoformat())
+            return search_text(answer, self._fence, _today())
         return pages_text(answer, self._fence)
+
+    def reading(self, answer: SearchAnswer, parts: Sequence[PagePart]) -> str:
+        """A search and the pages it led to, for a model that called neither."""
+        return reading_text(answer, parts, self._fence, _today())
 
     def _understand(self, call: ToolCall) -> AnyArguments | str:
         """The call's arguments, or what is wrong with it. No provider is asked before this."""
@@ -201,6 +225,17 @@ class Desk:
             most = self._policy.max_parallel
             return ToolResult(call.id, f"Not run: at most {most} calls run in one turn. Use what came back.", ok=False)
         return replace(remembered, id=call.id)
+
+    async def _settled(self, answer: Answer) -> ToolResult:
+        """A result; for a weak model the first search brings along what its best pages say."""
+        result = self._result(answer)
+        if not (self._assist and isinstance(answer, SearchAnswer) and answer.sources and self._toolbox.read):
+            return result
+        if self.pages:
+            return result
+        best = OpenArguments(urls=[source.url for source in answer.sources[:READ_AHEAD]], query=answer.query)
+        pages = [part for part in (await self._open(best))() if part.source]
+        return replace(result, text="\n\n".join([result.text, self.text(pages)])) if pages else result
 
     def _result(self, answer: Answer) -> ToolResult:
         if isinstance(answer, SearchAnswer):
@@ -232,10 +267,10 @@ class Desk:
 
     def _settle_search(self, query: SearchQuery, found: Found) -> SearchAnswer:
         self._provenance.add(hit.url for hit in found.results.results)
-        return web_search.answer(query, found, self._ledger)
+        return web_search.answer(query, found, self._ledger, self._longest_snippet)
 
     async def _open(self, given: OpenArguments) -> Callable[[], list[PagePart]]:
-        longest = self._policy.max_page_length
+        longest = self._longest
         asked = longest if given.max_length is None else min(given.max_length, longest)
         each = min(max(min(asked, self._room) // len(given.urls), open_page.SHORTEST), longest)
         booked = each * len(given.urls)
@@ -297,6 +332,10 @@ async def _aside(size: int, work: Callable[P, T], *arguments: P.args, **named: P
     if size < BOOK:
         return work(*arguments, **named)
     return await asyncio.to_thread(work, *arguments, **named)
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
 
 
 def _key(arguments: AnyArguments) -> str:

@@ -124,14 +124,14 @@ def query_for(given: SearchArguments, domains: Domains, most: int, country: str)
     )
 
 
-def answer(query: SearchQuery, found: Found, ledger: Ledger) -> SearchAnswer:
+def answer(query: SearchQuery, found: Found, ledger: Ledger, longest_snippet: int = MAX_SNIPPET) -> SearchAnswer:
     """What was found, cleaned and numbered. A page that is known keeps its number and shows this search's snippet."""
     sources = []
     for hit in found.results.results[: query.limit]:
         if not normalise(hit.url):
             continue
         title = escape(one_line(hit.title, MAX_TITLE))
-        snippet = escape(one_line(hit.snippet, MAX_SNIPPET))
+        snippet = escape(one_line(hit.snippet, longest_snippet))
         dated = escape(one_line(hit.date, 40)) if hit.date else None
         source = ledger.add(hit.url, title, snippet, dated)
         sources.append(replace(source, snippet=snippet or source.snippet))

@@ -6,57 +6,30 @@ call has its id and its name, whatever the model's server sent.
 from __future__ import annotations
 
 import json
-import secrets
-import string
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
 from ..errors import as_error, failure, truncated
-from ..events import Begun, Event, Finished, ReasoningDelta, TextDelta, ToolCallDelta, UsageSeen
+from ..events import Begun, Event, Finished, ReasoningDelta, TextDelta, UsageSeen
 from . import quirks
 
-_ALPHABET = string.ascii_letters + string.digits
 _KEPT_FIELDS = ("system_fingerprint", "service_tier")
 # Not for the client as they are: `role` is ours to say once, citations come from our own ledger alone.
 _DROPPED_DELTA_KEYS = frozenset({"role", "content", "tool_calls", "annotations", "function_call"})
-_REASONS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
-
-
-def new_call_id() -> str:
-    """Nine alphanumerics: the one form of id that every upstream accepts (Mistral demands it)."""
-    return "".join(secrets.choice(_ALPHABET) for _ in range(9))
-
-
-@dataclass(slots=True)
-class _Call:
-    """One call under assembly. Its number counts calls; the wire's `index` cannot be trusted to."""
-
-    number: int
-    raw_id: str
-    id: str
-    name: str = ""
-    early: str = ""  # arguments that came before the name
-    said: str = ""  # all its arguments
-    extra: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def complete(self) -> bool:
-        return self.said.endswith("}") and _parse(self.said.encode()) is not None
 
 
 class ChunkReader:
     """`feed(payloads)` per network read, then `flush()` at the end of the body."""
 
-    def __init__(self) -> None:
+    def __init__(self, off: frozenset[str] = quirks.ALL_ON) -> None:
         self.begun = False
+        self._off = off  # the repairs that are switched off
         self._reason = ""
         self._usage: Mapping[str, Any] | None = None
         self._over = False
-        self._calls: list[_Call] = []
-        self._by_index: dict[int, _Call] = {}
+        self._calls = quirks.Calls(off)
 
     @property
     def complete(self) -> bool:
@@ -109,7 +82,7 @@ class ChunkReader:
         if not self._reason:
             return [truncated()]
         usage: list[Event] = [UsageSeen(self._usage)] if self._usage else []
-        return [*usage, Finished(self._reason)]
+        return [*self._calls.flush(), *usage, Finished(self._reason)]
 
     def _read(self, chunk: object, out: list[Event]) -> None:
         if not isinstance(chunk, dict) or "error" in chunk or chunk.get("object") == "error":
@@ -136,7 +109,7 @@ class ChunkReader:
             self._read_delta(delta, out)
         reason = choice.get("finish_reason")
         if reason and not self._reason:
-            self._reason = reason if isinstance(reason, str) and reason in _REASONS else "stop"
+            self._reason = quirks.finish_reason(reason, self._off)
 
     def _read_delta(self, delta: dict[str, Any], out: list[Event]) -> None:
         content = delta.get("content")
@@ -147,55 +120,12 @@ class ChunkReader:
         if content:
             if isinstance(content, str):
                 out.append(TextDelta(content))
-            else:
+            elif "content_parts" not in self._off:
                 out += quirks.content_parts(content)
         calls = delta.get("tool_calls")
         for entry in calls if isinstance(calls, list) else ():
             if isinstance(entry, dict):
-                self._read_call(entry, out)
-
-    def _read_call(self, entry: dict[str, Any], out: list[Event]) -> None:
-        function = entry.get("function")
-        function = function if isinstance(function, dict) else {}
-        name = quirks.call_name(function.get("name"))
-        arguments = quirks.call_arguments(function.get("arguments"))
-        call = self._call_of(entry, name)
-        call.said += arguments
-        extra = {k: v for k, v in entry.items() if k not in ("index", "id", "type", "function") and v is not None}
-        if call.name:
-            if arguments or extra:
-                out.append(ToolCallDelta(call.number, arguments=arguments, extra=extra or None))
-            return
-        call.early += arguments
-        call.extra |= extra
-        if name:
-            call.name = name
-            out.append(ToolCallDelta(call.number, call.id, name, call.early, call.extra or None))
-
-    def _call_of(self, entry: dict[str, Any], name: str) -> _Call:
-        """Which call a fragment belongs to. Servers leave out the index, or give every call the index 0."""
-        index, raw_id = entry.get("index"), str(entry.get("id") or "")
-        if isinstance(index, int):
-            call = self._by_index.get(index)
-            other_id = raw_id and call is not None and call.raw_id and raw_id != call.raw_id
-            another = name and call is not None and call.name and (other_id or (not raw_id and call.complete))
-            if call is None or another:
-                call = self._by_index[index] = self._new_call(raw_id)
-            elif raw_id and not call.raw_id and not call.name:
-                call.raw_id = call.id = raw_id
-            return call
-        for call in self._calls:
-            if raw_id and call.raw_id == raw_id:
-                return call
-        if raw_id or name or not self._calls:
-            return self._new_call(raw_id)
-        return self._calls[-1]
-
-    def _new_call(self, raw_id: str) -> _Call:
-        taken = {call.id for call in self._calls}
-        call = _Call(len(self._calls), raw_id, raw_id if raw_id and raw_id not in taken else new_call_id())
-        self._calls.append(call)
-        return call
+                out += self._calls.feed(entry)
 
 
 def _parse(payload: bytes) -> Any:

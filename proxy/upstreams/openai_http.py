@@ -21,10 +21,12 @@ from ..events import Event, Failed
 from ..sse import EventTooLong, SSEDecoder
 from .base import Broken, Reply
 from .chunks import ChunkReader
+from .quirks import ALL_ON
 
 log = logging.getLogger("groundwire")
 
 CHAT = "/chat/completions"
+_PROPS = "/props"
 _FORWARDED_DOWN = frozenset(
     {"content-type", "content-disposition", "retry-after", "retry-after-ms", "x-should-retry", "openai-processing-ms"}
 )
@@ -48,6 +50,7 @@ class OpenAIUpstream:
         connect_timeout: float = 5.0,
         first_byte_timeout: float = 120.0,
         idle_timeout: float = 60.0,
+        off: frozenset[str] = ALL_ON,
     ) -> None:
         self.name = name
         self._base = base_url.rstrip("/")
@@ -61,39 +64,31 @@ class OpenAIUpstream:
         self._idle_timeout = idle_timeout
         self._session: aiohttp.ClientSession | None = None
         self._models: tuple[float, list[dict[str, Any]] | Failed] = (0.0, [])
-        self._plain_streams = False  # has the server refused `stream_options`?
+        self._off = off  # the repairs that are switched off
 
     async def stream(self, body: dict[str, Any], headers: Mapping[str, str]) -> AsyncGenerator[list[Event], None]:
-        if self._plain_streams:
-            body = {key: value for key, value in body.items() if key != "stream_options"}
-        reader, again = ChunkReader(), False
+        reader = ChunkReader(self._off)
+        passed = "authorization" in headers
         try:
             async with await self._send("POST", CHAT, headers, orjson.dumps(body), self._patience(body)) as response:
-                failed = await self._refused(response)
-                if failed and "stream_options" in body and "stream_options" in str(failed.error):
-                    again = self._plain_streams = True  # the server does not know the field: once more, without it
-                elif failed:
+                if failed := await self._refused(response, passed):
                     yield [failed]
-                else:
-                    async with aclosing(self._events(response, reader, self._patience(body))) as batches:
-                        async for events in batches:
-                            yield events
+                    return
+                async with aclosing(self._events(response, reader, self._patience(body), passed)) as batches:
+                    async for events in batches:
+                        yield events
         except (*_HTTP_ERRORS, EventTooLong) as error:
             # Once the model has said that it is done, a connection that then breaks or hangs has lost nothing.
             if not reader.over:
                 yield reader.flush() if reader.complete else [self._failure(error, begun=reader.begun)]
-        if again:
-            async with aclosing(self.stream(body, headers)) as batches:
-                async for events in batches:
-                    yield events
 
     async def _events(
-        self, response: aiohttp.ClientResponse, reader: ChunkReader, patience: float | None
+        self, response: aiohttp.ClientResponse, reader: ChunkReader, patience: float | None, passed: bool
     ) -> AsyncGenerator[list[Event], None]:
         """An accepted answer, whatever it is labelled: a stream, one JSON body, or a page that is no answer at all."""
         data = await self._read(response, patience)
         if _is_json(response.content_type, data):
-            yield self._ours(reader.feed_answer(await self._whole(response, data)))
+            yield self._ours(reader.feed_answer(await self._whole(response, data)), passed)
             return
         if _is_markup(data):
             yield [self._unreadable(data)]
@@ -102,7 +97,7 @@ class OpenAIUpstream:
         while data:
             events = reader.feed(decoder.feed(data))
             if reader.over:
-                yield self._ours(events)
+                yield self._ours(events, passed)
                 await self._finish(response)
                 return
             if events:
@@ -122,7 +117,8 @@ class OpenAIUpstream:
             yield _as_reply(self._failure(error, begun=False))
             return
         async with response:
-            if response.status in (401, 403) or 300 <= response.status < 400:
+            our_key = response.status in (401, 403) and "authorization" not in headers
+            if our_key or 300 <= response.status < 400:
                 try:
                     refused = await self._refused(response)
                 except _HTTP_ERRORS as error:
@@ -156,7 +152,20 @@ class OpenAIUpstream:
         except (*_HTTP_ERRORS, EventTooLong) as error:
             return self._failure(error, begun=False)
         data = answer.get("data") if isinstance(answer, dict) else None
-        return [m for m in data or () if isinstance(m, dict) and isinstance(m.get("id"), str)]
+        listed = [m for m in data or () if isinstance(m, dict) and isinstance(m.get("id"), str)]
+        if listed and listed[0].get("owned_by") == "llamacpp":
+            able = await self._template_takes_tools()
+            listed = [{**model, "supports_tools": able} for model in listed]
+        return listed
+
+    async def _template_takes_tools(self) -> bool:
+        """llama.cpp takes tools for every model and drops them where the chat template has no place for them."""
+        with suppress(*_HTTP_ERRORS, EventTooLong):
+            async with asyncio.timeout(_MODELS_LIMIT), await self._send("GET", _PROPS, {}, b"") as response:
+                about = await self._whole(response, b"") if response.status == 200 else None
+                able = about.get("chat_template_caps") if isinstance(about, dict) else None
+                return not (isinstance(able, dict) and able.get("supports_tools") is False)
+        return True
 
     async def aclose(self) -> None:
         if self._session:
@@ -172,7 +181,8 @@ class OpenAIUpstream:
             self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, cookie_jar=jar)
         kind = {"Content-Type": "application/json"} if body else {}
         # Encoded as it is: to decode and encode it again would undo the checks that a path has passed.
-        target = self._chat_url if path == CHAT else URL(self._base + path, encoded=True)
+        base = self._base.removesuffix("/v1") if path == _PROPS else self._base
+        target = self._chat_url if path == CHAT else URL(base + path, encoded=True)
         async with asyncio.timeout(patience):
             return await self._session.request(
                 method, target, data=body or None, headers={**kind, **headers, **self._headers}, allow_redirects=False
@@ -220,13 +230,13 @@ class OpenAIUpstream:
         except orjson.JSONDecodeError:
             return {"error": {"message": "The model's server sent an answer that is not valid JSON.", "code": 502}}
 
-    async def _refused(self, response: aiohttp.ClientResponse) -> Failed | None:
-        """The failure that a status other than 200 means."""
+    async def _refused(self, response: aiohttp.ClientResponse, passed: bool = False) -> Failed | None:
+        """The failure that a status other than 200 means. A client's own key that is refused stays its own affair."""
         status = response.status
         if status == 200:
             return None
         body = await self._error_body(response)
-        if status in (401, 403):
+        if status in (401, 403) and not passed:
             return self._key_refused(status)
         if status < 400:
             return failure(502, f"The model's server answered with HTTP {status}.", code="upstream_bad_response")
@@ -236,7 +246,7 @@ class OpenAIUpstream:
             failed = None
         failed = failed or failure(status, f"The model's server answered with HTTP {status}.", retry=True)
         waits = {key: response.headers[key] for key in ("retry-after", "retry-after-ms") if key in response.headers}
-        return self._masked_failure(Failed(status, failed.error, {**failed.headers, **waits}))
+        return self._masked_failure(replace(failed, status=status, headers={**failed.headers, **waits}))
 
     def _unreadable(self, first: bytes) -> Failed:
         log.warning(
@@ -259,13 +269,14 @@ class OpenAIUpstream:
         )
         return failure(502, text, code="upstream_auth")
 
-    def _ours(self, events: list[Event]) -> list[Event]:
+    def _ours(self, events: list[Event], passed: bool) -> list[Event]:
         """The last events of an answer. An error among them is dressed as if it had come with its own status."""
 
         def dressed(event: Event) -> Event:
             if not isinstance(event, Failed):
                 return event
-            return self._key_refused(event.status) if event.status in (401, 403) else self._masked_failure(event)
+            ours = event.status in (401, 403) and not passed
+            return self._key_refused(event.status) if ours else self._masked_failure(event)
 
         return [dressed(event) for event in events]
 

@@ -1,20 +1,57 @@
 """Every repair of a model's bad output, and nothing else. Handed pieces of an answer as a server sent them, hands on
-what they meant. Each function names who sends such a thing.
+what they meant. `REPAIRS` names each with who sends such a thing; an operator can switch each off by that name.
+
+Two of them read the answer's text and have rooms of their own: `leaks` (calls written as text), `thinking`.
 """
 
 from __future__ import annotations
 
+import re
+import secrets
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
-from ..events import Event, ReasoningDelta, TextDelta
+from tools.base import BadArguments, decode_arguments
+
+from ..events import Begun, Event, Failed, Finished, ReasoningDelta, TextDelta, ToolCallDelta
+from .leaks import LeakedCall, LeakReader, recovered
+from .thinking import ThoughtReader
+
+REPAIRS = {
+    "call_index": "calls without an index, all with index 0, or two with one: Gemini, Ollama, mistral.rs, vLLM",
+    "call_id": "an id that another call of the turn already has: local models; a missing one is always made",
+    "call_name": "names with control tokens or a `functions.` prefix: gpt-oss on vLLM, Kimi",
+    "call_arguments": "arguments encoded twice or with text around the object: local models",
+    "finish_reason": "`stop` with calls, `tool_calls` without, unknown reasons: Ollama, vLLM, Gemini, OpenRouter",
+    "content_parts": "content as a list of parts, thinking among them: Mistral",
+    "leaked_calls": "calls written as text: Qwen, Hermes, Llama, Mistral, gpt-oss, DeepSeek, MiniMax, LM Studio",
+    "failed_generation": "a refused call that comes back inside an error: Groq",
+    "thinking": "`<think>` at the start of the text: R1, Qwen and other local models without a reasoning parser",
+}
+ALL_ON: frozenset[str] = frozenset()
+
+_ALPHABET = string.ascii_letters + string.digits
+_REASONS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
+_LENGTH_REASONS = frozenset({"max_tokens", "MAX_TOKENS", "model_length"})
+_STRUCTURE = re.compile(r'["{}\[\]]')
+_IN_STRING = re.compile(r'["\\]')
 
 
-def call_name(name: object) -> str:
+def new_call_id() -> str:
+    """Nine alphanumerics: the one form of id that every upstream accepts (Mistral demands it)."""
+    return "".join(secrets.choice(_ALPHABET) for _ in range(9))
+
+
+def call_name(name: object, off: frozenset[str] = ALL_ON) -> str:
     """The bare function name. gpt-oss on vLLM writes `functions.ls<|channel|>commentary`; LM Studio repeats ""."""
     if not isinstance(name, str):
         return ""
+    if "call_name" in off:
+        return name
     return name.split("<|", 1)[0].strip().removeprefix("functions.")
 
 
@@ -23,6 +60,15 @@ def call_arguments(arguments: object) -> str:
     if arguments is None or arguments == "":
         return ""
     return arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+
+
+def finish_reason(reason: object, off: frozenset[str] = ALL_ON) -> str:
+    """One of the five that clients know. Servers send `end_turn`, `eos_token`, `error`, ``."""
+    if not isinstance(reason, str):
+        return "stop"
+    if reason in _REASONS or "finish_reason" in off:
+        return reason
+    return "length" if reason in _LENGTH_REASONS else "stop"
 
 
 def content_parts(content: Any) -> list[Event]:
@@ -45,10 +91,244 @@ def content_parts(content: Any) -> list[Event]:
 def replayable(arguments: str) -> str:
     """Arguments as they may stand in the history: Ollama and vLLM refuse old calls that are no JSON objects."""
     try:
-        value = orjson.loads(arguments or "{}")
-        if isinstance(value, str):  # encoded twice
-            value = orjson.loads(value)
-            arguments = orjson.dumps(value).decode()
+        if isinstance(orjson.loads(arguments), dict):
+            return arguments
     except orjson.JSONDecodeError:
+        pass
+    try:
+        return orjson.dumps(decode_arguments(arguments)).decode()
+    except BadArguments:
         return "{}"
-    return (arguments or "{}") if isinstance(value, dict) else "{}"
+
+
+class ArgumentReader:
+    """The arguments of one call while they stream: the first whole object passes, whatever else is around it goes.
+
+    What does not begin as an object (encoded twice, words before it) is held until the call is complete.
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._depth = 0
+        self._in_string = False
+        self._skip = 0  # characters of the next piece that a backslash at the end of this one escapes
+        self._over = False
+
+    def feed(self, text: str) -> str:
+        if self._over or not text:
+            return ""
+        if not self._depth:
+            text, self._held = (self._held + text).lstrip(), ""
+            if not text.startswith("{"):
+                self._held = text
+                return ""
+        at, self._skip = self._skip, 0
+        while found := (_IN_STRING if self._in_string else _STRUCTURE).search(text, at):
+            mark, at = found[0], found.end()
+            if mark == "\\":
+                at += 1
+                self._skip = max(at - len(text), 0)
+            elif mark == '"':
+                self._in_string = not self._in_string
+            else:
+                self._depth += 1 if mark in "{[" else -1
+                if not self._depth:
+                    self._over = True
+                    return text[:at]
+        return text
+
+    def flush(self) -> str:
+        held, self._held = self._held, ""
+        try:
+            return orjson.dumps(decode_arguments(held)).decode() if held else ""
+        except BadArguments:
+            return held  # the client reads what the model wrote, and says itself what is wrong with it
+
+
+@dataclass(slots=True)
+class _Call:
+    """One call under assembly. Its number counts calls; the wire's `index` cannot be trusted to."""
+
+    number: int
+    raw_id: str
+    id: str
+    name: str = ""
+    early: str = ""  # arguments that came before the name
+    said: str = ""  # all its arguments
+    extra: dict[str, Any] = field(default_factory=dict)
+    arguments: ArgumentReader | None = None
+
+    @property
+    def complete(self) -> bool:
+        try:
+            return self.said.endswith("}") and isinstance(orjson.loads(self.said), dict)
+        except orjson.JSONDecodeError:
+            return False
+
+
+class Calls:
+    """The calls of one answer, assembled from their fragments. The first piece of each has its id and its name."""
+
+    def __init__(self, off: frozenset[str] = ALL_ON) -> None:
+        self._off = off
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+
+    def __bool__(self) -> bool:
+        return any(call.name for call in self._calls)
+
+    def feed(self, entry: Mapping[str, Any]) -> list[Event]:
+        function = entry.get("function")
+        function = function if isinstance(function, dict) else {}
+        name = call_name(function.get("name"), self._off)
+        arguments = call_arguments(function.get("arguments"))
+        call = self._call_of(entry, name)
+        call.said += arguments
+        extra = {k: v for k, v in entry.items() if k not in ("index", "id", "type", "function") and v is not None}
+        if call.name:
+            arguments = call.arguments.feed(arguments) if call.arguments else arguments
+            return [ToolCallDelta(call.number, arguments=arguments, extra=extra or None)] if arguments or extra else []
+        call.early += arguments
+        call.extra |= extra
+        if not name:
+            return []
+        call.name = name
+        call.arguments = None if "call_arguments" in self._off else ArgumentReader()
+        early = call.arguments.feed(call.early) if call.arguments else call.early
+        return [ToolCallDelta(call.number, call.id, name, early, call.extra or None)]
+
+    def flush(self) -> list[Event]:
+        """The answer is over: what was held of the arguments."""
+        held = [(call.number, call.arguments.flush()) for call in self._calls if call.arguments]
+        return [ToolCallDelta(number, arguments=text) for number, text in held if text]
+
+    def _call_of(self, entry: Mapping[str, Any], name: str) -> _Call:
+        """Which call a fragment belongs to. Servers leave out the index, or give every call the index 0."""
+        index, raw_id = entry.get("index"), str(entry.get("id") or "")
+        if "call_index" in self._off:
+            index = index if isinstance(index, int) else 0
+            return self._by_index.get(index) or self._new_call(raw_id, index)
+        if isinstance(index, int):
+            call = self._by_index.get(index)
+            other_id = raw_id and call is not None and call.raw_id and raw_id != call.raw_id
+            another = name and call is not None and call.name and (other_id or (not raw_id and call.complete))
+            if call is None or another:
+                return self._new_call(raw_id, index)
+            if raw_id and not call.raw_id and not call.name:
+                call.raw_id = call.id = raw_id
+            return call
+        for call in self._calls:
+            if raw_id and call.raw_id == raw_id:
+                return call
+        if raw_id or name or not self._calls:
+            return self._new_call(raw_id, None)
+        return self._calls[-1]
+
+    def _new_call(self, raw_id: str, index: int | None) -> _Call:
+        repeated = "call_id" not in self._off and raw_id in {call.id for call in self._calls}
+        call = _Call(len(self._calls), raw_id, raw_id if raw_id and not repeated else new_call_id())
+        self._calls.append(call)
+        if index is not None:
+            self._by_index[index] = call
+        return call
+
+
+class Mender:
+    """The repairs that need the whole answer: events in, events out. One per question to the model.
+
+    `tools` are those that were offered; a call in the text is a call only if it names one of them.
+    """
+
+    def __init__(self, tools: Mapping[str, Mapping[str, Any]], off: frozenset[str] = ALL_ON) -> None:
+        self._off = off
+        self._tools = tools
+        self._thoughts = None if "thinking" in off else ThoughtReader()
+        self._leaks = LeakReader(tools) if tools and "leaked_calls" not in off else None
+        self._calls = 0  # all calls so far, sent as such or found in the text
+        self._begun = False
+
+    def feed(self, events: Sequence[Event]) -> list[Event]:
+        out: list[Event] = []
+        for event in events:
+            if isinstance(event, TextDelta):
+                self._read(event, out)
+            elif isinstance(event, ToolCallDelta):
+                if event.id:
+                    self._calls += 1
+                    self._trust_the_wire(out)
+                out.append(event)
+            elif isinstance(event, Finished):
+                self._flush(out)
+                out.append(self._finish(event))
+            elif isinstance(event, Failed):
+                self._fail(event, out)
+            else:
+                self._begun = self._begun or isinstance(event, Begun)
+                out.append(event)
+        return out
+
+    def _read(self, event: TextDelta, out: list[Event]) -> None:
+        if self._thoughts is None:
+            self._answer(event.text, out)
+            return
+        for kind, text in self._thoughts.feed(event.text):
+            if kind == "thought":
+                out.append(ReasoningDelta({"reasoning_content": text}, echoed=False))
+            else:
+                self._answer(text, out)
+        if self._thoughts.done:
+            self._thoughts = None
+
+    def _answer(self, text: str, out: list[Event]) -> None:
+        if self._leaks is None:
+            out.append(TextDelta(text))
+        else:
+            self._put(self._leaks.feed(text), out)
+
+    def _put(self, found: Sequence[str | LeakedCall], out: list[Event]) -> None:
+        for piece in found:
+            if isinstance(piece, str):
+                out.append(TextDelta(piece))
+            else:
+                out.append(ToolCallDelta(self._calls, new_call_id(), piece.name, piece.arguments))
+                self._calls += 1
+
+    def _trust_the_wire(self, out: list[Event]) -> None:
+        """The server sends calls as calls, so what looks like one in its text is text."""
+        if self._leaks is not None:
+            if held := self._leaks.release():
+                out.append(TextDelta(held))
+            self._leaks = None
+
+    def _flush(self, out: list[Event]) -> None:
+        for kind, text in self._thoughts.flush() if self._thoughts else ():
+            if kind == "thought":
+                out.append(ReasoningDelta({"reasoning_content": text}, echoed=False))
+            else:
+                self._answer(text, out)
+        self._thoughts = None
+        if self._leaks is not None:
+            self._put(self._leaks.flush(), out)
+            self._leaks = None
+
+    def _finish(self, event: Finished) -> Finished:
+        """Whether there are calls says what the end means; what the server calls it does not."""
+        if "finish_reason" in self._off or event.reason not in ("stop", "tool_calls"):
+            return event
+        return Finished("tool_calls" if self._calls else "stop")
+
+    def _fail(self, event: Failed, out: list[Event]) -> None:
+        found: list[LeakedCall] = []
+        if event.attempt and not self._calls and "failed_generation" not in self._off:
+            found = recovered(event.attempt, self._tools)
+        if not found:
+            self._flush(out)
+            out.append(event)
+            return
+        if self._leaks is not None:
+            self._leaks.release()  # the attempt holds it again
+            self._leaks = None
+        if not self._begun:
+            out.append(Begun())
+        self._put(found, out)
+        out.append(Finished("tool_calls"))

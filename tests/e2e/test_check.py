@@ -272,17 +272,6 @@ def refused(message: str, status: int = 400) -> Turn:
 @pytest.mark.parametrize(
     ("turn", "detail", "fix"),
     [
-        (
-            refused("registry.ollama.ai/library/gemma:2b does not support tools"),
-            "m cannot call tools: registry.ollama.ai/library/gemma:2b does not support tools",
-            "choose a model with tool calling for upstream 'up', such as llama3.1 or qwen3; `tool_calls: prompted`",
-        ),
-        (
-            refused('"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'),
-            "m was refused tools: ",
-            "start the model's server with --enable-auto-tool-choice --tool-call-parser",
-        ),
-        (refused("No endpoints found that support tool use", 404), "m cannot call tools", "choose a model"),
         (refused(f"the plan of {KEY} is used up", 429), "m: HTTP 429: the plan of *** is used up", "the plan behind"),
         (refused(f"who is {KEY[::-1]}?", 500), "m: HTTP 500: who is ***?", "see what the log of the server"),
         (
@@ -293,9 +282,7 @@ def refused(message: str, status: int = 400) -> Turn:
         (Turn(end="reset"), "m: Upstream 'up' closed the connection", "start the model's server"),
     ],
 )
-def test_a_model_that_cannot_be_given_tools(
-    model: ModelServer, tmp_path: Path, turn: Turn, detail: str, fix: str
-) -> None:
+def test_a_model_that_cannot_be_asked(model: ModelServer, tmp_path: Path, turn: Turn, detail: str, fix: str) -> None:
     model.script(turn)
     upstream = {"name": "up", "base_url": model.url, "api_key": KEY, "headers": {"X-Key": KEY[::-1]}}
     report = check(tmp_path, 1, upstreams=[upstream])
@@ -303,6 +290,44 @@ def test_a_model_that_cannot_be_given_tools(
     finding = only(report, "tools")
     assert detail in finding["detail"]
     assert fix in finding["fix"]
+
+
+NO_TOOLS = "registry.ollama.ai/library/gemma:2b does not support tools"
+NO_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+
+
+@pytest.mark.parametrize(
+    ("turn", "detail"),
+    [
+        (
+            refused(NO_TOOLS),
+            f"m is refused tools ({NO_TOOLS}): its tools are described in words (tool_calls: prompted)",
+        ),
+        (
+            refused(NO_PARSER),
+            "to have it call tools, start its server with --enable-auto-tool-choice --tool-call-parser",
+        ),
+        (refused("No endpoints found that support tool use", 404), "(tool_calls: prompted)"),
+    ],
+)
+def test_a_model_that_takes_no_tools(model: ModelServer, tmp_path: Path, turn: Turn, detail: str) -> None:
+    model.script(turn)
+    report = check(tmp_path, upstreams=[{"name": "up", "base_url": model.url}])
+    assert detail in only(report, "tools")["detail"]
+
+
+def test_a_model_that_must_take_tools_and_does_not(model: ModelServer, tmp_path: Path) -> None:
+    model.script(refused(NO_TOOLS))
+    report = check(tmp_path, 1, upstreams=[{"name": "up", "base_url": model.url, "tool_calls": "native"}])
+    assert only(report, "tools")["detail"] == f"m was refused tools: {NO_TOOLS}"
+    assert "set `tool_calls: auto` for upstream 'up'" in only(report, "tools")["fix"]
+
+
+def test_a_model_that_is_not_asked_to_call(model: ModelServer, tmp_path: Path) -> None:
+    model.script(text("no"))
+    report = check(tmp_path, upstreams=[{"name": "up", "base_url": model.url, "tool_calls": "none"}])
+    assert only(report, "tools")["detail"] == "m: the web is searched before it is asked (tool_calls: none)"
+    assert model.requests == []
 
 
 @pytest.mark.parametrize(
@@ -316,7 +341,7 @@ def test_a_model_that_takes_tools(model: ModelServer, tmp_path: Path, turns: lis
     model.script(*turns)
     report = check(tmp_path, upstreams=[{"name": "up", "base_url": model.url}])
     assert only(report, "tools")["detail"] == detail
-    assert "max_tokens" not in model.requests[-1] or len(turns) == 1
+    assert model.requests[-1].get("max_tokens" if len(turns) == 1 else "max_completion_tokens") == 64
 
 
 def test_a_model_that_chats_is_chosen(servers: ExitStack, tmp_path: Path) -> None:

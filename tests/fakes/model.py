@@ -53,6 +53,10 @@ class ModelServer:
         self.left = threading.Event()  # somebody hung up on an answer
         self.sent_pieces = 0
         self.connections = 0
+        self.listing: list[dict[str, Any]] = [
+            {"id": name, "object": "model", "created": 1, "owned_by": "test"} for name in ("m", "vendor/m")
+        ]
+        self.props: dict[str, Any] | None = None  # what llama.cpp says of itself
         self._turns: list[Turn] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -114,10 +118,11 @@ class ModelServer:
         headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in head[1:] if line)}
         raw = await reader.readexactly(int(headers.get("content-length", 0)))
         if method == "GET" and path.endswith("/models"):
-            data = [{"id": name, "object": "model", "created": 1, "owned_by": "test"} for name in ("m", "vendor/m")]
-            await self._send_whole(
-                writer, 200, json.dumps({"object": "list", "data": data}).encode(), "application/json"
-            )
+            listing = json.dumps({"object": "list", "data": self.listing}).encode()
+            await self._send_whole(writer, 200, listing, "application/json")
+            return True
+        if method == "GET" and path == "/props" and self.props is not None:
+            await self._send_whole(writer, 200, json.dumps(self.props).encode(), "application/json")
             return True
         self.paths.append(path)
         self.heads.append(headers)

@@ -1,0 +1,215 @@
+"""Calls that a model's server leaked as text, recovered while the text streams by. Handed text in pieces and the
+offered tools; hands on the text without the calls, and the calls. Whatever the pieces, the outcome is the same. Text
+is held back only while it could still be a call; inside code and after a quotation mark nothing is one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+from ..markdown import LOOK_BACK, Code, is_escaped
+from .leak_shapes import OPENERS, LeakedCall, Shapes
+from .leak_tape import NotACall, Steps, Tape
+
+__all__ = ["LeakReader", "LeakedCall", "recovered"]
+
+Kind = Literal["whole", "call", "quoted", "tail"]
+
+# A false alarm up to this size is read again, for a call inside it; a longer one is passed on whole. So hostile text
+# costs a constant per character at most.
+_MOST_REREAD = 1024
+_MOST_TRIED = 64
+_LONGEST_OPENER = max(map(len, OPENERS))
+_QUOTES = "\"'“”„‘’«»‹›「『《"
+_WHOLE_BEGINS = "`~{[<ac"  # what a message may begin with that is a call only as a whole, see `Shapes.whole`
+_NOTHING = re.compile(r"(?!)")
+_NOT_BLANK = re.compile(r"\S")
+_NAME_BEFORE = re.compile(r"([\w.-]+)[\s>(=:\"'\]]*\Z")
+
+
+class LeakReader:
+    """`feed(text)` per piece, then `flush()`. `tools`: offered name → JSON schema of its parameters."""
+
+    def __init__(self, tools: Mapping[str, Mapping[str, Any]]) -> None:
+        self._tape = Tape()
+        self._shapes = Shapes(self._tape, tools)
+        self._special = _special(tools).search
+        self._code = Code()
+        self._begun = False  # has anything but white space come?
+        self._attempt: Steps[list[LeakedCall]] | None = None
+        self._kind: Kind = "call"
+        self._blind = 0  # openers before this place are known to open nothing
+        self._plain = False  # in prose and nothing is held: text without a special character just passes
+        self._out: list[str | LeakedCall] = []
+        if not tools:
+            self._pass_everything()
+
+    def feed(self, text: str) -> list[str | LeakedCall]:
+        if self._plain and not self._special(text):
+            self._tape.skip(text)
+            return [text] if text else []
+        if self._tape.add(text):
+            self._read()
+        return self._take()
+
+    def flush(self) -> list[str | LeakedCall]:
+        """The model is done: decides what waited."""
+        self._tape.finish()
+        self._read()
+        return self._take()
+
+    def release(self) -> str:
+        """What is held, as plain text. From now on everything is passed on untouched."""
+        held = self._tape.held if self._attempt else ""
+        self._attempt = None
+        self._tape = Tape()
+        self._pass_everything()
+        return held
+
+    def _pass_everything(self) -> None:
+        self._special = _NOTHING.search
+        self._plain = self._begun = True
+
+    def _read(self) -> None:
+        while self._go_on() if self._attempt else self._walk():
+            pass
+        self._plain = self._begun and not self._attempt and not self._code.open
+
+    def _walk(self) -> bool:
+        """Passes text on, up to where a call might begin. False: all of it."""
+        tape, text = self._tape, self._tape.text
+        i = tape.at - tape.base
+        while i < len(text):
+            if self._code.open:
+                stop = self._code.scan(text, i)
+            elif not self._begun:
+                stop = _found(_NOT_BLANK.search, text, i)
+                if stop == i:
+                    self._begun = True
+                    if text[i] in _WHOLE_BEGINS:
+                        return self._try(i, "whole")
+            else:
+                stop = _found(self._special, text, i)
+                if stop == i:
+                    if text[i] in "`~":
+                        stop = self._code.scan(text, i)
+                    elif tape.base + i >= self._blind and _may_open(text, i):
+                        return self._try(i, "quoted" if _is_quoted(text, i) else "call")
+                    else:
+                        stop = i + 1
+            if stop > i:
+                self._out.append(text[i:stop])
+            i = stop
+        tape.at = tape.start = tape.base + i
+        return False
+
+    def _try(self, i: int, kind: Kind) -> bool:
+        self._tape.at = self._tape.base + i
+        self._tape.hold()
+        self._kind = kind
+        shapes = self._shapes
+        self._attempt = shapes.whole() if kind == "whole" else shapes.tail() if kind == "tail" else shapes.call()
+        return True
+
+    def _go_on(self) -> bool:
+        """Reads on in what might be a call. False: it waits for more."""
+        assert self._attempt is not None
+        tape = self._tape
+        try:
+            next(self._attempt)
+        except NotACall:
+            if self._kind in ("call", "quoted"):
+                self._blind = tape.at if tape.at - tape.start > _MOST_REREAD else tape.start + 1
+            tape.at = tape.start
+        except StopIteration as done:
+            if self._kind == "quoted":  # one opener may stand right behind another: all of it is quoted
+                self._blind, tape.at = tape.at, tape.start
+            else:
+                self._out += done.value
+                if done.value:
+                    return self._try(tape.at - tape.base, "tail")
+        else:
+            return False
+        self._attempt = None
+        return True
+
+    def _take(self) -> list[str | LeakedCall]:
+        """What was made, adjacent text joined."""
+        out: list[str | LeakedCall] = []
+        texts: list[str] = []
+        for made in self._out:
+            if isinstance(made, str):
+                texts.append(made)
+                continue
+            if texts:
+                out.append("".join(texts))
+                texts = []
+            out.append(made)
+        if texts:
+            out.append("".join(texts))
+        self._out = []
+        return out
+
+
+def recovered(text: str, tools: Mapping[str, Mapping[str, Any]]) -> list[LeakedCall]:
+    """The calls in Groq's `failed_generation`: a whole raw attempt, known to be one, so its form hardly matters.
+
+    Seen besides the shapes of `LeakReader`: `web_search{…}</function>`, and `{"tool_calls": […]}` in any wrapping.
+    """
+    reader = LeakReader(tools)
+    calls = [made for made in [*reader.feed(text), *reader.flush()] if isinstance(made, LeakedCall)]
+    return calls or _calls_in_any_form(text, tools)
+
+
+def _calls_in_any_form(text: str, tools: Mapping[str, Mapping[str, Any]]) -> list[LeakedCall]:
+    """Every JSON object that is a call, or stands right behind an offered name."""
+    shapes = Shapes(Tape(), tools)
+    decoder = json.JSONDecoder(strict=False)
+    calls: list[LeakedCall] = []
+    at = -1
+    for _ in range(_MOST_TRIED):
+        at = text.find("{", at + 1)
+        if at < 0:
+            break
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            continue
+        named = _NAME_BEFORE.search(text[max(0, at - 100) : at])
+        for entry in (value, {"name": named.group(1) if named else "", "arguments": value}):
+            try:
+                calls += shapes.calls(entry)
+            except NotACall:
+                continue
+            at = end - 1
+            break
+    return calls
+
+
+def _special(names: Iterable[str]) -> re.Pattern[str]:
+    """Finds what may begin a call or code: an opener, or an offered name that ends the text or stands before a `[`."""
+    begun = []
+    for name in names:
+        pattern = r"(?:\Z|(?=\[))"
+        for char in reversed(name):
+            pattern = rf"(?:\Z|{re.escape(char)}{pattern})"
+        begun.append(pattern.removeprefix(r"(?:\Z|").removesuffix(")"))
+    return re.compile(rf"[<\[`~]|(?<![\w.-])(?:{'|'.join(begun)})")
+
+
+def _found(search: Callable[[str, int], re.Match[str] | None], text: str, i: int) -> int:
+    found = search(text, i)
+    return found.start() if found else len(text)
+
+
+def _is_quoted(text: str, i: int) -> bool:
+    return text[i - 1] in _QUOTES or is_escaped(text[max(0, i - LOOK_BACK) : i])
+
+
+def _may_open(text: str, i: int) -> bool:
+    if text[i] not in "<[" or text.startswith(OPENERS, i):
+        return True
+    return len(text) - i < _LONGEST_OPENER and any(opener.startswith(text[i:]) for opener in OPENERS)

@@ -1,0 +1,148 @@
+"""What an upstream has taught us about a model: parameters that it refuses, and whether it takes tools. Handed its
+refusals; hands on what to leave out next time. It is kept for an hour, and only once doing without has worked.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..events import Failed
+
+KEPT = 3600.0
+MOST_MODELS = 1000  # names come from clients
+TOOLS_REFUSED = "tools_refused"
+
+# Never left out: without them the answer would be another one than the client asked for.
+_NEEDED = frozenset(
+    {"model", "messages", "stream", "tools", "tool_choice", "response_format", "functions", "function_call", "n"}
+)
+_NEEDED_IN_MESSAGES = frozenset({"role", "content", "tool_calls", "tool_call_id"})
+_OTHER_NAMES = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+_QUOTED = r"[`'\"\[{(]{0,2}([A-Za-z_][\w.]*)"
+_REFUSALS = re.compile(
+    "|".join(
+        (
+            rf"(?:unsupported|unrecognized|unrecognised|unknown|unexpected|invalid)"
+            rf" (?:request )?(?:parameters?|arguments?|fields?|keys?|keyword arguments?|propert(?:y|ies)|options?)"
+            rf"(?: supplied| provided| passed| name)?:? {_QUOTED}",
+            rf"(?:property|parameter|field|argument|option) {_QUOTED}[`'\"]? (?:is|are|was) "
+            rf"(?:unsupported|not supported|unknown|not permitted|not allowed|unexpected|not recognized)",
+            rf"(?:does not|doesn't|cannot) support (?:the )?(?:parameters?|arguments?|fields?):? ?{_QUOTED}",
+            rf"extra inputs are not permitted.{{0,40}}?{_QUOTED}",
+            rf"{_QUOTED}[`'\"]? ?: extra inputs are not permitted",
+            rf"'loc': \['body', {_QUOTED}",
+            rf"(?:argument|parameter)s? not supported[^:\n]{{0,40}}: {_QUOTED}",
+            rf"{_QUOTED}[`'\"]? is not (?:supported|permitted|allowed|a (?:valid|known|supported))",
+        )
+    ),
+    re.IGNORECASE,
+)
+_ABOUT_TOOLS = re.compile(
+    r"(?:does not|doesn't|do not|cannot|can't|not) (?:currently )?(?:support|accept|allow|take|use)\w*"
+    r"[^.\n]{0,40}?\b(?:tools?\b|tool[_ -](?:use|call|choice)|function[_ -]call)"
+    r"|\b(?:tools?|tool[_ -](?:use|calls?|calling|choice)|function[_ -]call(?:ing|s)?)\b[`'\"]?"
+    r"[^.\n]{0,40}?(?:not supported|unsupported|not available|not enabled|requires? --|not allowed|is disabled)"
+    r"|no endpoints? found that supports? tool"
+    r"|tools? param(?:eter)? requires",
+    re.IGNORECASE,
+)
+
+
+@dataclass(slots=True)
+class Lesson:
+    """About one model. `prompted` or `none` in `tool_calls`: it takes no tools; `proven` once asking so has worked."""
+
+    until: float = 0.0
+    drop: frozenset[str] = frozenset()
+    drop_in_messages: frozenset[str] = frozenset()
+    rename: dict[str, str] = field(default_factory=dict)
+    tool_calls: Literal["", "prompted", "none"] = ""
+    proven: bool = False
+    looked: bool = False  # has the upstream's listing been read for it?
+    context: int = 0  # tokens, as listed
+
+    @property
+    def size(self) -> int:
+        return len(self.drop) + len(self.drop_in_messages) + len(self.rename)
+
+    def fitted(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        fit = {self.rename.get(key, key): value for key, value in body.items() if key not in self.drop}
+        if self.drop_in_messages:
+            gone = self.drop_in_messages
+            fit["messages"] = [{k: v for k, v in m.items() if k not in gone} for m in fit["messages"]]
+        return fit
+
+    def merged(self, other: Lesson) -> Lesson:
+        return Lesson(
+            0.0,
+            self.drop | other.drop,
+            self.drop_in_messages | other.drop_in_messages,
+            {**self.rename, **other.rename},
+            other.tool_calls or self.tool_calls,
+            other.proven or self.proven,
+            other.looked or self.looked,
+            other.context or self.context,
+        )
+
+
+NOTHING = Lesson()
+
+
+class Learned:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lessons: dict[str, Lesson] = {}
+
+    def of(self, model: str) -> Lesson:
+        lesson = self._lessons.get(model)
+        if lesson is None:
+            return NOTHING
+        if lesson.until < self._clock():
+            del self._lessons[model]
+            return NOTHING
+        return lesson
+
+    def keep(self, model: str, lesson: Lesson) -> None:
+        kept = self.of(model).merged(lesson)
+        kept.until = self._clock() + KEPT
+        self._lessons.pop(model, None)
+        if len(self._lessons) >= MOST_MODELS:
+            del self._lessons[next(iter(self._lessons))]
+        self._lessons[model] = kept
+
+    def forget(self, model: str) -> None:
+        self._lessons.pop(model, None)
+
+
+def lesson_in(failed: Failed, body: Mapping[str, Any]) -> Lesson | None:
+    """What to do without, if the refusal names a parameter of the body that the answer does not depend on."""
+    if failed.status not in (400, 422):
+        return None
+    said = str(failed.error.get("message") or "")
+    named = [str(failed.error.get("param") or "")] if _REFUSALS.search(said) else []
+    named += [name for found in _REFUSALS.finditer(said) for name in found.groups() if name]
+    for name in (_snake(name.removeprefix("body.")) for name in named):
+        top, _, inner = name.partition(".")
+        if name in body and name not in _NEEDED:
+            if (other := _OTHER_NAMES.get(name)) and other not in body:
+                return Lesson(rename={name: other})
+            return Lesson(drop=frozenset({name}))
+        field_name = re.split(r"[.\]]", inner)[-1] if top.startswith("messages") else name
+        if field_name not in _NEEDED_IN_MESSAGES and any(field_name in message for message in body["messages"]):
+            return Lesson(drop_in_messages=frozenset({field_name}))
+    return None
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z])([A-Z])", lambda found: "_" + found[1].lower(), name)
+
+
+def refuses_tools(failed: Failed, body: Mapping[str, Any]) -> bool:
+    """Does the server say that this model, or it itself, takes no tools?"""
+    if not body.get("tools") or failed.status not in (400, 404, 405, 422, 500, 501):
+        return False
+    return failed.error.get("param") == "tools" or bool(_ABOUT_TOOLS.search(str(failed.error.get("message") or "")))

@@ -1,0 +1,89 @@
+"""The lanes that may serve one request, in order. Handed a body, asks the first; if it fails before anything was said,
+the next one is asked, with its own key and its own name for the model. Once a lane has spoken, the request stays there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from ..events import Begun, Event, Failed
+from .lane import Lane, ToolMode, tools_refused
+from .settings import UpstreamConfig
+
+log = logging.getLogger("groundwire")
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A lane, the model's name there, and the headers that may go there: no other lane sees a client's own key."""
+
+    lane: Lane
+    model: str
+    headers: Mapping[str, str]
+
+    @property
+    def settings(self) -> UpstreamConfig:
+        return self.lane.config.of(self.model)
+
+
+class Road:
+    def __init__(self, stops: Sequence[Stop]) -> None:
+        self._stops = list(stops)
+        self._settled = len(self._stops) == 1
+
+    @property
+    def stops(self) -> Sequence[Stop]:
+        return tuple(self._stops)
+
+    @property
+    def here(self) -> Stop:
+        return self._stops[0]
+
+    @property
+    def tool_mode(self) -> ToolMode:
+        return self.here.lane.tool_mode(self.here.model)
+
+    async def look_up(self) -> ToolMode:
+        return await self.here.lane.look_up(self.here.model)
+
+    async def stream(
+        self, body: dict[str, Any], known_tools: Sequence[Any] | None = None
+    ) -> AsyncGenerator[list[Event], None]:
+        """Asks the model once, as `Lane.stream`."""
+        while True:
+            stop, failed = self.here, None
+            early: list[Event] = []  # what was said before the first content
+            asked = {**body, "model": stop.model}
+            async with aclosing(stop.lane.stream(asked, stop.headers, known_tools)) as batches:
+                async for batch in batches:
+                    if not self._settled:
+                        last = batch[-1]
+                        if isinstance(last, Failed) and len(batch) == 1 and _may_go_on(last):
+                            failed = last
+                            break
+                        early += batch
+                        if all(isinstance(event, Begun) for event in batch):
+                            continue
+                        self._settled = True
+                        batch, early = early, []
+                    yield batch
+            if failed is None:
+                if early:
+                    yield early
+                return
+            del self._stops[0]
+            self._settled = len(self._stops) == 1
+            log.warning("upstream %s failed (HTTP %d): trying %s", stop.lane.name, failed.status, self.here.lane.name)
+
+
+def is_servers_trouble(status: int) -> bool:
+    """Is it the server that failed, not the request? Then another server may do better."""
+    return status >= 500 or status in (408, 429)
+
+
+def _may_go_on(failed: Failed) -> bool:
+    return is_servers_trouble(failed.status) and not tools_refused(failed)
