@@ -8,6 +8,7 @@
 PYTHON ?= python3
 CFLAGS ?= -O2 -Wall -Wextra -Wno-sign-compare
 SOURCES := proxy tools providers tests bench docs
+NODE_CLIENTS := tests/clients/node
 
 .PHONY: install demo serve test test-model check bench clean
 
@@ -19,7 +20,7 @@ demo: install
 serve: install
 	@.venv/bin/groundwire serve
 
-test: install .venv-clients/.made
+test: install .venv-clients/.made $(NODE_CLIENTS)/node_modules/.made
 	.venv/bin/pytest -n 2
 
 test-model: install .venv-model/.made
@@ -35,6 +36,7 @@ bench: install bench/fake bench/load $(if $(RIVAL),.venv-litellm/.made)
 
 clean:
 	rm -rf .venv .venv-clients .venv-litellm .venv-model build *.egg-info bench/fake bench/load bench/out
+	rm -rf $(NODE_CLIENTS)/node_modules
 
 # An environment is made again in place when what it is made from has changed; a half-made one has no .made.
 .venv/.made: pyproject.toml constraints.txt
@@ -57,6 +59,12 @@ clean:
 	@$(@D)/bin/python -m pip install -qq --disable-pip-version-check --upgrade pip
 	@$(@D)/bin/python -m pip install -qq $(PACKAGES)
 	@touch $@
+
+# Where node is missing, its clients are left out, and their tests say so.
+$(NODE_CLIENTS)/node_modules/.made: $(NODE_CLIENTS)/package.json $(NODE_CLIENTS)/package-lock.json
+	@if command -v node >/dev/null && command -v npm >/dev/null; then \
+	  echo "setting up $(@D) ..." && cd $(NODE_CLIENTS) && npm ci --ignore-scripts --loglevel error && touch node_modules/.made; \
+	else echo "node and npm are missing: the clients written in JavaScript are left out"; fi
 
 bench/%: bench/%.c
 	$(CC) $(CFLAGS) -o $@ $<

@@ -1,7 +1,8 @@
 """What was found and read a short while ago, and what is being asked for right now: the same question costs one call.
 
 Handed a question, who asks it and how to answer it; hands on the answer, with its age if it was kept. What is public is
-shared between callers; what a private provider or an inner network gave is kept for the caller who asked.
+shared between callers; what a private provider or an inner network gave is kept for the caller who asked. Behind this
+process's own memory there may be one that many processes share.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 from .base import Page, SearchQuery, SearchResults
 from .cooldown import Role
 from .settings import CacheSettings
+from .shared import SharedShelf, Together
 
 SHARED = ""  # the caller in whose name everybody's answers are kept; without client keys there is no other
 
@@ -31,10 +33,11 @@ class Question(NamedTuple):
 
 
 class Cache:
-    def __init__(self, settings: CacheSettings) -> None:
+    def __init__(self, settings: CacheSettings, shared: SharedShelf | None = None) -> None:
         self._ttl: dict[Role, float] = {"search": settings.search_ttl, "read": settings.page_ttl}
         self._shelf = Shelf(settings.max_entries, settings.max_size)
         self._flights = Flights()
+        self._together = Together(shared) if shared else None
 
     async def answer(
         self, question: Question, caller: str, ask: Callable[[], Awaitable[Answer]], *, private: bool
@@ -44,18 +47,28 @@ class Cache:
             if kept := self._shelf.get((scope, question), time.monotonic()):
                 return cast(Answer, kept.value), kept.age
 
+        def own(value: SearchResults | Page) -> bool:
+            return private or (isinstance(value, Page) and not value.public)
+
+        def owner_of(value: SearchResults | Page) -> str:
+            return caller if own(value) else SHARED
+
         async def call() -> _Given[Answer]:
-            value = await ask()
-            given = _Given(value, caller, private or (isinstance(value, Page) and not value.public))
-            if ttl := self._ttl[question.role]:
-                key = caller if given.own else SHARED, question
-                self._shelf.put(key, value, weight(value), time.monotonic(), ttl)
-            return given
+            ttl, age = self._ttl[question.role], None
+            if self._together and ttl:
+                owners = (caller,) if private else tuple(dict.fromkeys((SHARED, caller)))
+                value, age = await self._together.answer(repr(question), owners, ask, owner_of, ttl)
+            else:
+                value = await ask()
+            if ttl:
+                key = owner_of(value), question
+                self._shelf.put(key, value, weight(value), time.monotonic() - (age or 0.0), ttl)
+            return _Given(value, caller, own(value), age)
 
         given = await self._flights.join((caller if private else SHARED, question), call)
         if given.own and given.caller != caller:  # known only now: this page is not for everybody
             given = await self._flights.join((caller, question), call)
-        return given.value, None
+        return given.value, given.age
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +76,7 @@ class _Given(Generic[T]):
     value: T
     caller: str  # in whose name it was asked for
     own: bool  # and for whom alone it is
+    age: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +99,19 @@ class Shelf:
             return None
         value, _, since, ttl = self._entries[key]
         if now - since >= ttl:
-            self._drop(key)
+            self.drop(key)
             return None
         self._entries.move_to_end(key)
         return Kept(value, now - since)
 
     def put(self, key: object, value: object, size: int, now: float, ttl: float) -> None:
-        self._drop(key)
+        self.drop(key)
         if size > self._max_size:
             return
         self._entries[key] = (value, size, now, ttl)
         self._size += size
         while len(self._entries) > self._max_entries or self._size > self._max_size:
-            self._drop(next(iter(self._entries)))
+            self.drop(next(iter(self._entries)))
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -106,7 +120,7 @@ class Shelf:
     def size(self) -> int:
         return self._size
 
-    def _drop(self, key: object) -> None:
+    def drop(self, key: object) -> None:
         if key in self._entries:
             self._size -= self._entries.pop(key)[1]
 

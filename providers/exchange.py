@@ -19,6 +19,7 @@ from .errors import ProviderError, TimedOut, Unavailable
 from .limits import Turns
 from .registry import Named
 from .settings import NO_CACHE, CacheSettings, CooldownSettings
+from .shared import SharedShelf
 
 log = logging.getLogger(__name__)
 
@@ -30,9 +31,16 @@ T = TypeVar("T")
 
 
 class Exchange:
-    def __init__(self, cooldown: CooldownSettings | None = None, cache: CacheSettings = NO_CACHE) -> None:
+    """`shared` is where many processes keep together what was found; turns and cool-downs are each process's own."""
+
+    def __init__(
+        self,
+        cooldown: CooldownSettings | None = None,
+        cache: CacheSettings = NO_CACHE,
+        shared: SharedShelf | None = None,
+    ) -> None:
         self._cooldown = cooldown or CooldownSettings()
-        self._cache = Cache(cache)
+        self._cache = Cache(cache, shared)
         self._lines: dict[str, Line] = {}
 
     async def ask(

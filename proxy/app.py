@@ -10,12 +10,13 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from .config import Config
-from .delivery import send_failure
+from .delivery import Delivery, send_failure
 from .edge import Edge
 from .errors import failure
 from .forwarding import Forward, Passage
 from .house import House
 from .routes import ChatCompletions, Health, Models
+from .tool_routes import Open, Search
 
 
 def build(config: Config) -> Edge:
@@ -31,10 +32,13 @@ def build(config: Config) -> Edge:
     # Past FastAPI's own error pages and exit stacks: the edge answers for what goes wrong, and costs a tenth of them.
     edge = Edge(app.router, config.server)
     passage = Passage(edge, config.server.request_timeout)
+    delivery = Delivery(config.server.request_timeout, lambda: edge.stopping)
     models, health = Models(house), Health(edge)
     # Plain Starlette routes on ASGI applications: FastAPI's own machinery would cost twice as much per request.
     app.router.routes += [
-        Route("/v1/chat/completions", ChatCompletions(house, edge, passage), methods=["POST"]),
+        Route("/v1/chat/completions", ChatCompletions(house, delivery, passage), methods=["POST"]),
+        Route("/v1/search", Search(house), methods=["POST"]),
+        Route("/v1/open", Open(house), methods=["POST"]),
         Route("/v1/models", models, methods=["GET"]),
         Route("/v1/models/{id:path}", models, methods=["GET"]),
         Route("/healthz", health, methods=["GET"]),

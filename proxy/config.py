@@ -32,6 +32,7 @@ from providers.settings import CacheSettings, CooldownSettings, Count, Seconds, 
 
 from .config_file import ConfigError as ConfigError
 from .config_file import Document, KeyPath, read
+from .store import Address
 from .upstreams.settings import STRICT, Mode, Name, UpstreamConfig
 
 OPENAI = "https://api.openai.com/v1"
@@ -68,6 +69,12 @@ def _network(value: object) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         return ipaddress.ip_network(str(value))
     except ValueError:
         raise ValueError("must be a network such as 10.0.0.0/8") from None
+
+
+def _store(value: str) -> str:
+    if value != "memory":
+        Address.read(value)
+    return value
 
 
 Domain = Annotated[str, AfterValidator(_domain)]
@@ -141,16 +148,7 @@ class Config(_Section):
     citations: CitationsConfig = CitationsConfig()
     cache: CacheSettings = CacheSettings()
     cooldown: CooldownSettings = CooldownSettings()
-    store: str = "memory"
-
-    @field_validator("store")
-    @classmethod
-    def _available(cls, value: str) -> str:
-        if value.startswith(("redis://", "rediss://")):
-            raise ValueError("redis is not available in this version; write memory")
-        if value != "memory":
-            raise ValueError("must be memory")
-        return value
+    store: Annotated[str, AfterValidator(_store), Field(repr=False)] = "memory"  # a URL may hold a password
 
 
 def load(path: Path | None, environ: Mapping[str, str], *, host: str | None = None, port: int | None = None) -> Config:

@@ -5,15 +5,20 @@ client is there. Handed bytes by the routes; hands them to the server.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
-from typing import Any
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any, Protocol
 
 from starlette.types import Receive, Send
 
 from .dialects import chat
-from .events import Failed
+from .errors import crashed, shutting_down, too_long
+from .events import Event, Failed, Finished, SearchedFirst
 from .sse import PING
 
+log = logging.getLogger("groundwire")
+
+SEARCH_HEADER = "x-groundwire-search"
 FIRST_PING = 15.0  # how long the first upstream answer is awaited before 200 goes out without it
 PING_EVERY = 10.0
 
@@ -32,6 +37,96 @@ async def send_json(send: Send, status: int, body: bytes, headers: Mapping[str, 
 
 async def send_failure(send: Send, failed: Failed, headers: Mapping[str, str] | None = None) -> None:
     await send_json(send, failed.status, chat.error_body(failed), {**(headers or {}), **failed.headers})
+
+
+class Encoder(Protocol):
+    """What a dialect makes of events, batch by batch."""
+
+    def feed(self, events: Iterable[Event]) -> bytes: ...
+
+
+class Delivery:
+    """The way out for answers, within the time that one may take. `stopping` says that the server is going down."""
+
+    def __init__(self, limit: float, stopping: Callable[[], bool]) -> None:
+        self._limit = limit
+        self._stopping = stopping
+
+    async def stream(
+        self,
+        send: Send,
+        events: AsyncIterator[list[Event]],
+        encoder: Encoder,
+        headers: dict[str, str],
+        before_end: Callable[[Finished], Awaitable[None]] | None = None,
+    ) -> Failed | None:
+        """Sends events as they come, and says what went wrong if anything did. `before_end` is done before the client
+        hears of the end. What is learned about the search on the way is noted in `headers`."""
+        stream = EventStream(send, headers)
+        failed: Failed | None = None
+        try:
+            async with asyncio.timeout(self._limit):
+                async for batch in events:
+                    if isinstance(batch[0], SearchedFirst):
+                        note_search(headers, batch[0])
+                        stream.headers |= headers
+                        if batch[0].searched:  # the model is asked late: the client hears that we are at work
+                            await stream.write(PING)
+                    failed = failure_in(batch)
+                    if failed and not stream.started:
+                        stream.stop()
+                        await send_failure(send, failed, headers)
+                        return failed
+                    data = encoder.feed(batch)
+                    if before_end and isinstance(batch[-1], Finished):
+                        await before_end(batch[-1])
+                    if data:
+                        await stream.write(data)
+        except TimeoutError:
+            failed = too_long()
+            if not stream.started:
+                stream.stop()
+                await send_failure(send, failed, headers)
+                return failed
+            await stream.write(encoder.feed([failed]))
+        except asyncio.CancelledError:
+            if self._stopping() and stream.started:
+                await stream.write(encoder.feed([shutting_down()]))
+                await stream.close()
+            raise
+        except Exception:  # a fault of ours after the stream has begun: even that is said, never cut off silently
+            if not stream.started:
+                raise
+            log.exception("a stream failed")
+            failed = crashed()
+            await stream.write(encoder.feed([failed]))
+        finally:
+            stream.stop()
+        await stream.close()
+        return failed
+
+    async def gather(self, events: AsyncIterator[list[Event]], headers: dict[str, str]) -> list[Event]:
+        """All events of an answer that goes out in one piece."""
+        gathered: list[Event] = []
+        try:
+            async with asyncio.timeout(self._limit):
+                async for batch in events:
+                    if isinstance(batch[0], SearchedFirst):
+                        note_search(headers, batch[0])
+                    gathered += batch
+        except TimeoutError:
+            return [too_long()]
+        return gathered
+
+
+def failure_in(events: Iterable[Event]) -> Failed | None:
+    return next((event for event in events if isinstance(event, Failed)), None)
+
+
+def note_search(headers: dict[str, str], event: SearchedFirst) -> None:
+    """What the answer's header says of a search that came before the question."""
+    decided = headers[SEARCH_HEADER]
+    headers[SEARCH_HEADER] = f"{decided}; searched=first" if event.searched else f"off; reason={event.reason}"
 
 
 class EventStream:

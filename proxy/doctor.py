@@ -1,4 +1,5 @@
-"""`groundwire check`, the doctor: tries every upstream and provider live, all together, each for a bounded time.
+"""`groundwire check`, the doctor: tries every upstream and provider, and the store, live, all together, each for a
+bounded time.
 
 Handed a config; prints what each try saw and, where something is broken, the one thing to do. What a foreign server
 says is shown as one clean line, without the keys that it was sent.
@@ -29,6 +30,7 @@ from .config import OLLAMA, PROVIDER_VARIABLES, Config
 from .errors import RequestError
 from .events import Failed, ToolCallDelta
 from .house import House
+from .store import MemoryStore, Store
 from .terminal import opened
 from .upstreams.lane import Lane, tools_refused
 from .upstreams.settings import UpstreamConfig
@@ -59,12 +61,12 @@ _WITHOUT_TOOLS = {
 }
 _FLAG = re.compile(r"--[a-z][a-z-]+")
 
-Kind = Literal["upstream", "tools", "search", "read"]
+Kind = Literal["upstream", "tools", "search", "read", "store"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    subject: str  # the name of a provider or an upstream
+    subject: str  # the name of a provider or an upstream, or what the store is
     kind: Kind
     ok: bool
     seconds: float
@@ -115,8 +117,9 @@ async def examine(house: House, *, page: str = PROBE_PAGE, limit: float = LIMIT)
             for member in house.providers.values()
             if role in _roles(house, member)
         ]
+        store = group.create_task(_try_store(house.store, limit))
     findings = [finding for lane in lanes for finding in lane.result()] + [role.result() for role in roles]
-    return Report(findings, list(_notes(house)))
+    return Report(findings + store.result(), list(_notes(house)))
 
 
 def _print(report: Report) -> None:
@@ -143,6 +146,26 @@ async def _try(subject: str, kind: Kind, attempt: Awaitable[str], limit: float, 
     return Finding(
         subject, kind, not fix, round(time.monotonic() - began, 3), one_line(detail, 300), one_line(fix, 300)
     )
+
+
+# The store
+
+
+async def _try_store(store: Store, limit: float) -> list[Finding]:
+    if isinstance(store, MemoryStore):
+        return []
+    from .redis_store import RedisStore
+
+    assert isinstance(store, RedisStore)
+    start = "see that Redis runs there and that this machine reaches it, or correct `store`, or set `store: memory`"
+
+    async def attempt() -> str:
+        if complaint := await store.complaint():
+            fix = "correct the user and password in `store`" if "password" in complaint else start
+            raise Trouble(f"it {complaint}", fix)
+        return "keeps what it is given"
+
+    return [await _try("redis", "store", attempt(), limit, start)]
 
 
 # Upstreams

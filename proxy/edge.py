@@ -20,8 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .config import ServerConfig
 from .delivery import send_failure
-from .errors import RequestError, failure, refuse
-from .events import Failed
+from .errors import RequestError, crashed, failure, refuse, shutting_down
 
 log = logging.getLogger("groundwire.access")
 
@@ -180,18 +179,6 @@ async def read_body(receive: Receive, scope: Scope, server: ServerConfig) -> byt
                     return b"".join(parts)
     except TimeoutError:
         raise _hang_up(408, "The request body did not arrive in time.", "request_timeout") from None
-
-
-def crashed() -> Failed:
-    return failure(500, "Something went wrong inside Groundwire; its log says what.", code="internal_error")
-
-
-def too_long() -> Failed:
-    return failure(504, "The answer took longer than this server allows.", code="request_timeout")
-
-
-def shutting_down() -> Failed:
-    return failure(503, "The server is shutting down; ask again in a moment.", code="shutting_down", retry=True)
 
 
 def _hang_up(status: int, message: str, code: str) -> RequestError:

@@ -6,11 +6,12 @@ closes the upstream and cancels the tools.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
+from tools.base import ToolResult
 from tools.ledger import Ledger
 from tools.toolbox import Desk, Toolbox
 
@@ -19,12 +20,17 @@ from .errors import NO_RETRY, truncated
 from .events import Event, Failed, Finished, TextDelta, UsageSeen
 from .first_search import FirstSearch
 from .inject import Offer
-from .loop import End, RunTools, ToolLoop
+from .loop import End, KeepTurn, RunTools, ToolLoop
 from .request import ChatRequest
+from .store import MemoryStore, Store
+from .turns import Turn
 from .upstreams.lane import tools_refused
-from .upstreams.road import Road, Stop
+from .upstreams.road import Road
 
 _RESULTS_PER_CONTEXT_SIZE = {"low": 3, "medium": 5, "high": 10}
+
+
+_TURN_KEPT = 24 * 3600.0  # how long a client may take to run its tools
 
 
 class Engine:
@@ -38,83 +44,141 @@ class Engine:
         max_seconds: float = 360.0,
         style: Style = "link",
         footer: bool = False,
+        store: Store | None = None,
     ) -> None:
         self.toolbox = toolbox
-        self._max_rounds = max_rounds
-        self._max_seconds = max_seconds
-        self._style: Style = style
-        self._footer = footer
+        self.store = store or MemoryStore()
+        self.max_rounds = max_rounds
+        self.max_seconds = max_seconds
+        self.style: Style = style
+        self.footer = footer
 
     async def answer(self, request: ChatRequest, offer: Offer, road: Road) -> AsyncGenerator[list[Event], None]:
         """Everything that happens while this request is answered. The last event is Finished or Failed."""
-        ledger = Ledger(offer.taken)
-        for n, (url, title) in offer.known.items():
-            ledger.restore(n, url, title)
-        searching, settings = bool(offer.owned), road.here.settings
-        plain = not searching or offer.response_format is not None
-        citer = Citer(ledger.get, self._style, self._footer, enabled=not plain)
-        desk: Desk | None = None  # opened with the first call: most requests never search
-        loop = ToolLoop(offer, self._max_rounds, assist=settings.assist)
-        time_to_answer = asyncio.get_running_loop().time() + self._max_seconds
-        search_first = searching and await road.look_up() == "none"
-        known_tools = offer.body["tools"] if searching else None
-        adapted = False  # has the model refused tools in this request?
-        while not isinstance(action := loop.next_action(), End):
-            if search_first:
-                search_first = False
-                desk = self._desk(request, offer, ledger, road.here, assist=False)
-                first = FirstSearch(request, offer, road, desk)
-                async with aclosing(first.run()) as found:
-                    async for events in found:
-                        yield events
-                loop = ToolLoop(first.offer, self._max_rounds)
-                loop.spend(first.usage)
-                known_tools = None  # of ours it has never heard
-                continue
-            if isinstance(action, RunTools):
-                desk = desk or self._desk(request, offer, ledger, road.here, assist=settings.assist)
-                results = await desk.run(action.calls)
-                late = asyncio.get_running_loop().time() > time_to_answer
-                yield loop.tools_done(results, spent=desk.spent or late)
-                continue
-            ended = again = False
-            async with aclosing(road.stream(action.body, known_tools)) as batches:
-                async for batch in batches:
-                    if not adapted and isinstance(batch[-1], Failed) and tools_refused(batch[-1]):
-                        adapted = again = True
-                        break
-                    events = self._dress(loop.receive(batch), citer, desk, loop)
-                    if events:
-                        yield events
-                    ended = isinstance(batch[-1], Finished | Failed)
-            if again:  # the lane knows now how to ask this model
-                search_first = searching and road.tool_mode == "none"
-            elif not ended:
-                yield [truncated()]
-                return
+        async with aclosing(_Answering(self, request, offer, road).run()) as batches:
+            async for batch in batches:
+                yield batch
 
-    def _dress(self, events: Iterable[Event], citer: Citer, desk: Desk | None, loop: ToolLoop) -> list[Event]:
+
+class _Answering:
+    """One request on its way: what the loop says is done here, and what happens is handed on."""
+
+    def __init__(self, engine: Engine, request: ChatRequest, offer: Offer, road: Road) -> None:
+        self._engine = engine
+        self._request = request
+        self._offer = offer
+        self._road = road
+        self._settings = road.here.settings
+        self._ledger = Ledger(offer.taken)
+        for n, (url, title) in offer.known.items():
+            self._ledger.restore(n, url, title)
+        self._searching = bool(offer.owned)
+        plain = not self._searching or offer.response_format is not None
+        self._citer = Citer(self._ledger.get, engine.style, engine.footer, enabled=not plain)
+        self._loop = ToolLoop(offer, engine.max_rounds, assist=self._settings.assist)
+        self._known_tools = offer.body["tools"] if self._searching else None
+        self._desk: Desk | None = None  # opened with the first call: most requests never search
+        self._early: asyncio.Task[list[ToolResult]] | None = None  # calls of ours that run while the model still speaks
+        self._shown: list[str] = []  # the text that the client has seen
+        self._time_to_answer = asyncio.get_running_loop().time() + engine.max_seconds
+
+    async def run(self) -> AsyncGenerator[list[Event], None]:
+        search_first = self._searching and await self._road.look_up() == "none"
+        adapted = False  # has the model refused tools in this request?
+        try:
+            while not isinstance(action := self._loop.next_action(), End):
+                if search_first:
+                    search_first = False
+                    async with aclosing(self._search_first()) as batches:
+                        async for batch in batches:
+                            yield batch
+                elif isinstance(action, RunTools):
+                    yield await self._run_tools(action)
+                elif isinstance(action, KeepTurn):
+                    if held := self._note(self._citer.flush()):
+                        yield held
+                    await self._keep(action)
+                    yield self._dress(self._loop.turn_kept())
+                else:
+                    ended = refused = False
+                    async with aclosing(self._road.stream(action.body, self._known_tools)) as batches:
+                        async for batch in batches:
+                            if not adapted and isinstance(batch[-1], Failed) and tools_refused(batch[-1]):
+                                adapted = refused = True
+                                break
+                            if events := self._dress(self._loop.receive(batch)):
+                                yield events
+                            self._start_early()
+                            ended = isinstance(batch[-1], Finished | Failed)
+                    if refused:  # the lane knows now how to ask this model
+                        search_first = self._searching and self._road.tool_mode == "none"
+                    elif not ended:
+                        yield [truncated()]
+                        return
+        finally:
+            if self._early:
+                self._early.cancel()
+
+    async def _search_first(self) -> AsyncGenerator[list[Event], None]:
+        self._desk = self._open_desk(assist=False)
+        first = FirstSearch(self._request, self._offer, self._road, self._desk)
+        async with aclosing(first.run()) as batches:
+            async for batch in batches:
+                yield batch
+        self._loop = ToolLoop(first.offer, self._engine.max_rounds)
+        self._loop.spend(first.usage)
+        self._known_tools = None  # of ours it has never heard
+
+    def _start_early(self) -> None:
+        """Ours run while the client's calls of the same turn are still being written."""
+        if self._early is None and (calls := self._loop.ready()):
+            self._desk = self._desk or self._open_desk(assist=self._settings.assist)
+            self._early = asyncio.create_task(self._desk.run(calls))
+
+    async def _run_tools(self, action: RunTools) -> list[Event]:
+        self._desk = self._desk or self._open_desk(assist=self._settings.assist)
+        if self._early:  # the desk remembers what it found
+            await self._early
+            self._early = None
+        results = await self._desk.run(action.calls)
+        late = asyncio.get_running_loop().time() > self._time_to_answer
+        return self._loop.tools_done(results, spent=self._desk.spent or late)
+
+    async def _keep(self, action: KeepTurn) -> None:
+        sources = [(source.n, source.url, source.title) for source in self._ledger]
+        turn = Turn(action.before, action.calls, action.results, "".join(self._shown), sources)
+        await self._engine.store.put("turn", self._request.caller, action.key, turn.encoded(), _TURN_KEPT)
+
+    def _dress(self, events: Iterable[Event]) -> list[Event]:
         """Text through the citer; the end with what the whole request gathered."""
         out: list[Event] = []
         for event in events:
             if isinstance(event, TextDelta):
-                out += citer.feed(event.text)
+                out += self._citer.feed(event.text)
             elif isinstance(event, UsageSeen):
-                out += citer.flush()
-                out.append(UsageSeen({**event.usage, **_tool_usage(desk)}))
+                out += self._citer.flush()
+                out.append(UsageSeen({**event.usage, **_tool_usage(self._desk)}))
             elif isinstance(event, Failed):
-                out += citer.release()
-                out.append(replace(event, headers={**event.headers, **NO_RETRY}) if loop.rounds else event)
+                out += self._citer.release()
+                ran = self._desk is not None  # a retry would do it all again
+                out.append(replace(event, headers={**event.headers, **NO_RETRY}) if ran else event)
             else:
                 out.append(event)
-        return out
+        return self._note(out)
 
-    def _desk(self, request: ChatRequest, offer: Offer, ledger: Ledger, stop: Stop, *, assist: bool) -> Desk:
+    def _note(self, events: Sequence[Event]) -> list[Event]:
+        """Takes down the text that the client is about to see."""
+        if self._searching:
+            self._shown += [event.text for event in events if isinstance(event, TextDelta)]
+        return list(events)
+
+    def _open_desk(self, *, assist: bool) -> Desk:
+        request, offer, stop = self._request, self._offer, self._road.here
         search = request.search
         # A character for each token of its context: a quarter of it in English, most of it in Japanese.
         room = stop.lane.context(stop.model) or None
-        return self.toolbox.desk(
-            ledger=ledger,
+        return self._engine.toolbox.desk(
+            ledger=self._ledger,
             seen_texts=_texts(offer.body["messages"]),
             country=search.country,
             limit=_RESULTS_PER_CONTEXT_SIZE.get(search.context_size),

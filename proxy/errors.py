@@ -35,6 +35,18 @@ def truncated() -> Failed:
     return failure(502, "The model's server ended the answer before it was complete.", code="upstream_truncated")
 
 
+def crashed() -> Failed:
+    return failure(500, "Something went wrong inside Groundwire; its log says what.", code="internal_error")
+
+
+def too_long() -> Failed:
+    return failure(504, "The answer took longer than this server allows.", code="request_timeout")
+
+
+def shutting_down() -> Failed:
+    return failure(503, "The server is shutting down; ask again in a moment.", code="shutting_down", retry=True)
+
+
 def refuse(
     status: int, message: str, *, kind: str = "", param: str | None = None, code: str | None = None
 ) -> RequestError:

@@ -87,6 +87,8 @@ class UsageSeen:
 @dataclass(frozen=True, slots=True)
 class Finished:
     reason: str  # stop | length | tool_calls | content_filter | function_call
+    # What the loop has put behind the request's messages, and the answer as the model wrote it, for who stores it.
+    transcript: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from starlette.types import Receive, Scope, Send
 
 from .delivery import raw_headers, send_failure, while_connected
 from .dialects import chat
-from .edge import Edge, read_body, shutting_down, too_long
-from .errors import refuse, truncated
+from .edge import Edge, read_body
+from .errors import refuse, shutting_down, too_long, truncated
 from .events import Failed
 from .house import House, own_key
 from .sse import encode

@@ -4,22 +4,27 @@ engine, the toolbox and the upstream that serves a model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import replace
 
 from providers import registry
 from providers.chain import ReadChain, SearchChain
 from providers.exchange import Exchange
+from providers.shared import SharedShelf
 from providers.web.guard import Guard
 from providers.web.http import Fetcher
 from tools.toolbox import Toolbox, ToolPolicy
 
+from . import turns
 from .config import Config
 from .echoes import Echoes, read_echoes
 from .engine import Engine
 from .errors import refuse
+from .events import Event
 from .inject import Decision, Offer, client_tools, offer
 from .request import ChatRequest
+from .store import MemoryStore, Store, open_store
 from .upstreams.base import Upstream
 from .upstreams.demo import DemoUpstream
 from .upstreams.lane import Lane
@@ -41,7 +46,8 @@ class House:
         self.searchers = [m for m in (self.providers[name] for name in tools.search) if m.can_search]
         self.readers = [m for m in (self.providers[name] for name in tools.read) if m.can_read]
         fallback = tools.public_fallback
-        exchange = Exchange(config.cooldown, config.cache)
+        self.store = open_store(config.store)
+        exchange = Exchange(config.cooldown, config.cache, _shared(self.store, config))
         self.search = self.read = None
         if self.searchers:
             self.search = SearchChain(self.searchers, public_fallback=fallback, exchange=exchange)
@@ -66,6 +72,7 @@ class House:
             max_seconds=config.server.request_timeout * _SEARCHING_SHARE,
             style=style,
             footer=footer,
+            store=self.store,
         )
         self.lanes = [Lane(upstream, _upstream(upstream)) for upstream in config.upstreams]
 
@@ -105,13 +112,30 @@ class House:
         echoes = self.echoes(request)
         if echoes.changed:
             request = replace(request, body={**request.body, "messages": echoes.messages})
-        return replace(offer(request, self.toolbox.specs), taken=echoes.taken, known=echoes.known)
+        known = {**echoes.known, **request.sources}
+        return replace(offer(request, self.toolbox.specs), taken=echoes.taken, known=known)
+
+    def answer(self, request: ChatRequest, decision: Decision, road: Road) -> AsyncGenerator[list[Event], None]:
+        return self.engine.answer(request, self.offer(request, decision), road)
+
+    async def restored(self, request: ChatRequest) -> ChatRequest:
+        """The request with everything back in its history that earlier answers kept from the client."""
+        messages = request.body["messages"]
+        keys = turns.keys_in(messages)
+        if not keys:
+            return request
+        found = await asyncio.gather(*(self.store.get("turn", request.caller, key) for key in keys))
+        kept = {key: turn for key, data in zip(keys, found, strict=True) if data and (turn := turns.decoded(data))}
+        history = turns.restored(messages, kept)
+        body = {**request.body, "messages": history.messages}
+        return replace(request, body=body, sources=history.sources, changed=True)
 
     async def aclose(self) -> None:
         for lane in self.lanes:
             await lane.upstream.aclose()
         await registry.close(self.providers.values())
         await self.fetcher.aclose()
+        await self.store.aclose()
 
 
 def own_key(lane: Lane, client_key: str | None) -> dict[str, str]:
@@ -125,6 +149,17 @@ def own_key(lane: Lane, client_key: str | None) -> dict[str, str]:
         )
         raise refuse(401, text, kind="authentication_error", code="upstream_key_missing")
     return {"authorization": client_key} if client_key else {}
+
+
+def _shared(store: Store, config: Config) -> SharedShelf | None:
+    """Where the provider cache of many processes is: with those alone that ask the same providers in the same way."""
+    if isinstance(store, MemoryStore):
+        return None
+    from .redis_store import RedisStore, SharedAnswers
+
+    assert isinstance(store, RedisStore)
+    said = [entry.model_dump(mode="python") for entry in config.providers]
+    return SharedAnswers(store, repr((said, config.tools.allow_networks)))
 
 
 def _upstream(config: UpstreamConfig) -> Upstream:

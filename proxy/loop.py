@@ -32,6 +32,7 @@ from .events import (
     merge_fields,
 )
 from .inject import Offer, tool_name
+from .turns import marked, new_key
 from .upstreams import quirks
 from .upstreams.quirks import new_call_id
 from .upstreams.thinking import without_thinking
@@ -61,11 +62,21 @@ class RunTools:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepTurn:
+    """The client is called, and something stays hidden from it: store that under the key before the answer ends."""
+
+    key: str
+    before: list[dict[str, Any]]
+    calls: dict[str, Any]
+    results: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     pass
 
 
-Action = AskModel | RunTools | End
+Action = AskModel | RunTools | KeepTurn | End
 
 
 @dataclass(slots=True)
@@ -98,6 +109,9 @@ class ToolLoop:
         self._offer = offer
         self._max_rounds = max_rounds
         self._messages: list[Any] = list(offer.body["messages"])
+        self._given = len(self._messages)  # what comes behind these is hidden from the client
+        self._key = new_key() if offer.owned else ""
+        self._reason = ""  # how the answer will end once its turn is kept
         self._rounds = 0
         self._round = _Round()
         self._action: Action | None = None  # None: ask the model
@@ -150,6 +164,11 @@ class ToolLoop:
     def tools_done(self, results: Sequence[ToolResult], *, spent: bool = False) -> list[Event]:
         """The tools have run. `spent` says that a budget is used up: then the next round is the last."""
         calls = list(self._round.calls.values())
+        names = {call.id: self._tool_of(call) for call in calls}
+        finished: list[Event] = [ToolFinished(r.id, names[r.id], r.ok, r.provider, r.sources) for r in results]
+        if self._reason:  # the client was called in the same turn: it goes on when the client has answered
+            self._keep_turn(calls, {result.id: result.text for result in results})
+            return finished
         self._messages.append(self._assistant_message(calls))
         self._messages += [{"role": "tool", "tool_call_id": r.id, "content": r.text} for r in results]
         self._rounds += 1
@@ -157,8 +176,17 @@ class ToolLoop:
         self._last = spent or self._rounds >= self._max_rounds
         self._formatted = self._formatted or self._last
         self._next_round()
-        names = {call.id: self._tool_of(call) for call in calls}
-        return [ToolFinished(r.id, names[r.id], r.ok, r.provider, r.sources) for r in results]
+        return finished
+
+    def turn_kept(self) -> list[Event]:
+        return self._end(self._reason)
+
+    def ready(self) -> list[ToolCall]:
+        """Our calls that are complete while the client's are still being streamed: they may run meanwhile."""
+        calls = list(self._round.calls.values())
+        if not calls or calls[-1].ours or self._last:
+            return []
+        return [self._as_tool_call(call) for call in calls if call.ours]
 
     # What the model says
 
@@ -185,7 +213,8 @@ class ToolLoop:
         if event.extra:
             merge_fields(call.extra, event.extra)
         if not call.ours:
-            out.append(ToolCallDelta(call.shown_as, event.id, event.name, event.arguments, event.extra))
+            shown = marked(event.id, self._key) if event.id and self._key else event.id
+            out.append(ToolCallDelta(call.shown_as, shown, event.name, event.arguments, event.extra))
 
     def _fresh_id(self, given: str) -> str:
         """Some models number their calls anew every turn; in one history every id must stand once."""
@@ -197,14 +226,9 @@ class ToolLoop:
         ours = [call for call in self._round.calls.values() if call.ours]
         theirs = [call for call in self._round.calls.values() if not call.ours]
         if theirs:
-            # The client's turn. Calls of ours beside its own are left out: an unanswered call must stand nowhere.
-            if reason in ("length", "content_filter"):
-                return self._end(reason)  # cut short, as it may be: its arguments are not mended
-            empty = [call for call in theirs if not any(call.arguments)]
-            return [*(ToolCallDelta(call.shown_as, arguments="{}") for call in empty), *self._end("tool_calls")]
+            return self._call_client(ours, theirs, reason)
         if ours and not self._last and not (reason == "length" and _cut(ours[-1])):
-            self._action = RunTools(tuple(ToolCall(c.id, self._tool_of(c), "".join(c.arguments)) for c in ours))
-            return [ToolStarted(c.id, self._tool_of(c), _arguments(c)) for c in ours]
+            return self._run(ours)
         if ours and self._last and not self._round.text and not self._bare:
             self._bare = True  # it was told not to call and did nothing else: ask once more with no tool in sight
             self._next_round()
@@ -221,9 +245,35 @@ class ToolLoop:
             return []
         return self._end("stop" if reason == "tool_calls" else reason)
 
+    def _run(self, ours: Sequence[_Call]) -> list[Event]:
+        self._action = RunTools(tuple(self._as_tool_call(call) for call in ours))
+        return [ToolStarted(call.id, self._tool_of(call), _arguments(call)) for call in ours]
+
+    def _call_client(self, ours: Sequence[_Call], theirs: Sequence[_Call], reason: str) -> list[Event]:
+        """The client's turn. Ours beside its calls run first; all that it does not see is kept for when it returns."""
+        cut = reason in ("length", "content_filter")  # its arguments are not mended, and ours may be half
+        empty = [] if cut else [call for call in theirs if not any(call.arguments)]
+        out: list[Event] = [ToolCallDelta(call.shown_as, arguments="{}") for call in empty]
+        self._reason = reason if cut else "tool_calls"
+        if ours and not cut and not self._last:
+            return out + self._run(ours)
+        if len(self._messages) > self._given:
+            self._keep_turn(list(theirs), {})
+            return out
+        return out + self._end(self._reason)
+
+    def _keep_turn(self, calls: list[_Call], results: dict[str, str]) -> None:
+        hidden = self._messages[self._given :]
+        self._action = KeepTurn(self._key, hidden, self._assistant_message(calls), results)
+
+    def _as_tool_call(self, call: _Call) -> ToolCall:
+        return ToolCall(call.id, self._tool_of(call), "".join(call.arguments))
+
     def _end(self, reason: str) -> list[Event]:
         self._action = End()
-        return [UsageSeen(self._usage), Finished(reason)]
+        theirs = [call for call in self._round.calls.values() if not call.ours]
+        transcript = (*self._messages[self._given :], self._assistant_message(theirs))
+        return [UsageSeen(self._usage), Finished(reason, transcript)]
 
     # What the model is asked
 
@@ -256,8 +306,8 @@ class ToolLoop:
 
     def _assistant_message(self, calls: list[_Call]) -> dict[str, Any]:
         text = without_thinking("".join(self._round.text))
-        calls_out = [call.as_message() for call in calls]
-        return {"role": "assistant", "content": text or None, "tool_calls": calls_out, **self._round.fields}
+        called = {"tool_calls": [call.as_message() for call in calls]} if calls else {}
+        return {"role": "assistant", "content": text or None, **called, **self._round.fields}
 
     def _tool_of(self, call: _Call) -> str:
         return self._offer.owned.get(call.name, call.name)

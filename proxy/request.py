@@ -4,6 +4,7 @@ client said about search. Handed on to `inject` and the engine.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,7 @@ class SearchOptions:
     country: str = ""
     allowed_domains: tuple[str, ...] = ()
     blocked_domains: tuple[str, ...] = ()
+    live: bool = True  # may pages be fetched for it, or only what is cached be used?
 
 
 @dataclass(slots=True)
@@ -36,4 +38,5 @@ class ChatRequest:
     search: SearchOptions = field(default_factory=SearchOptions)
     secrets: tuple[str, ...] = ()  # the caller's own credential: it must not leave in a query
     caller: str = ""  # who asks, as an HMAC of that credential; empty without client keys
+    sources: Mapping[int, tuple[str, str]] = field(default_factory=dict)  # n → URL and title, from turns put back
     changed: bool = False  # does `body` differ from `raw`?

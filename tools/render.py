@@ -24,6 +24,7 @@ class SearchAnswer:
     sources: tuple[Source, ...] = ()
     message: str = ""  # why it failed, or who failed before someone served
     ok: bool = True
+    age: float | None = None  # seconds, if it comes from the cache
 
 
 @dataclass(frozen=True, slots=True)

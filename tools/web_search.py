@@ -139,7 +139,7 @@ def answer(query: SearchQuery, found: Found, ledger: Ledger, longest_snippet: in
     if not sources and not direct:
         return SearchAnswer(query.text, message=f"{found.provider}: nothing found that can be opened.", ok=False)
     message = remark(found.failures, found.provider, found.age)
-    return SearchAnswer(query.text, found.provider, direct, tuple(sources), message)
+    return SearchAnswer(query.text, found.provider, direct, tuple(sources), message, age=found.age)
 
 
 def remark(failures: Sequence[Failure], served_by: str, age: float | None) -> str:

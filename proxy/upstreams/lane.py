@@ -51,6 +51,13 @@ class Lane:
         """Those that it lists and may serve. Raises `RequestError` where it cannot be asked."""
         return [str(model["id"]) for model in await self.upstream.models() if self.serves(model["id"])]
 
+    async def listed(self) -> list[dict[str, Any]]:
+        """What it lists; nothing if it cannot be asked, for one that is down must not hide the others."""
+        try:
+            return await self.upstream.models()
+        except RequestError:
+            return []
+
     def tool_mode(self, model: str) -> ToolMode:
         """How this model calls tools, as far as it is known by now."""
         said = self.config.of(model).tool_calls

@@ -370,11 +370,38 @@ class TestCallingProviders:
         assert f"line 1, {expected}" in refusal(file, text)
 
 
-def test_redis_is_refused_clearly_and_unseen(file: Path) -> None:
-    problems = refusal(file, "store: redis://:canary@cache:6379/0")
-    assert "line 1, store: redis is not available in this version" in problems
-    assert "canary" not in problems
-    assert "line 1, store: must be memory" in refusal(file, "store: disk")
+class TestTheStore:
+    @pytest.mark.parametrize("url", ["redis://cache", "rediss://me:canary@cache:6380/1", "valkey://:canary@[::1]/0"])
+    def test_a_redis_is_taken_and_not_shown(self, file: Path, url: str) -> None:
+        taken = config(file, f"store: '{url}'")
+        assert taken.store == url
+        assert "cache" not in repr(taken).partition("cache=")[0]
+        assert "canary" not in repr(taken)
+
+    def test_its_password_may_come_from_the_environment(self, file: Path) -> None:
+        taken = config(file, "store: redis://:${REDIS_PASSWORD}@cache", {"REDIS_PASSWORD": "canary"})
+        assert taken.store == "redis://:canary@cache"
+
+    def test_memory_if_nothing_is_said(self) -> None:
+        assert from_environment({}).store == "memory"
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("disk", "must be memory, or the URL of a Redis server such as redis://127.0.0.1:6379/0"),
+            ("unix:///canary.sock", "must be memory, or the URL of a Redis server"),
+            ("redis://:canary@", "must be redis://host:port/0, "),
+            ("redis://cache:canary/0", "must be redis://host:port/0, "),
+            ("redis://:can%23ary@cache/canary", "may end in nothing but the number of a database"),
+            ("redis://cache/0?password=canary", "may end in nothing but the number of a database"),
+            ("{url: canary}", "must be text (given: a mapping)"),
+            ("5", "must be memory, or the URL"),
+        ],
+    )
+    def test_wrong_urls_are_refused_unseen(self, file: Path, text: str, expected: str) -> None:
+        problems = refusal(file, f"store: {text}")
+        assert f"line 1, store: {expected}" in problems
+        assert "canary" not in problems
 
 
 def test_a_config_is_frozen() -> None:

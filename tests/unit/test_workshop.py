@@ -131,6 +131,20 @@ def test_the_clients_are_those_that_need_their_own_environment() -> None:
     assert int(pins("constraints.txt")["openai"].split(".")[0]) < 3  # LiteLLM holds it back, so clients live elsewhere
 
 
+def test_the_node_clients_are_exact_and_name_no_registry() -> None:
+    folder = ROOT / "tests/clients/node"
+    wanted = json.loads((folder / "package.json").read_text())["dependencies"]
+    packages = json.loads((folder / "package-lock.json").read_text())["packages"]
+    assert packages.pop("")["dependencies"] == wanted
+    assert {name: packages[f"node_modules/{name}"]["version"] for name in wanted} == wanted
+    for name, package in packages.items():
+        assert package["integrity"].startswith("sha512-"), name
+        assert "resolved" not in package, name
+        assert "://" not in json.dumps({key: value for key, value in package.items() if key != "funding"}), name
+    assert "omit-lockfile-registry-resolved=true" in (folder / ".npmrc").read_text().splitlines()
+    assert "://" not in (folder / ".npmrc").read_text() + (folder / "package.json").read_text()
+
+
 @pytest.mark.parametrize(
     "target", ["install", "demo", "serve", "test", "test-model", "check", "bench", "bench RIVAL=1", "clean"]
 )

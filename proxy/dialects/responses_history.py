@@ -1,0 +1,198 @@
+"""Items → the chat messages that the model is asked with. Handed a decoded request, the stored transcript that it
+builds on and what the store knows of its items; hands on a history in which every call is answered exactly once, right
+behind the message that made it, in the order of the calls.
+
+What cannot stand so: an output that answers no call is refused, as OpenAI does. A call that nobody answered is left out
+(and its message too, if nothing else is in it), for the client went on without it. Of two outputs for one call the
+first counts. A search that the store has forgotten, and thinking that it never had, are left out too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import refuse
+from ..events import merge_fields
+from .responses_input import ResponsesRequest
+from .responses_items import OUTPUT_TYPES, chat_content, text_of
+
+_MARK = re.compile(r"_gw[A-Za-z0-9]{12}\Z")  # what the client's call ids carry beyond the upstream's
+
+
+@dataclass(frozen=True, slots=True)
+class KnownItem:
+    """What the store holds for an output item: the item as it was sent, and the hidden messages that it stands for.
+
+    Each hidden message, call and thought stands with one item only: a search with its call and its result, an answer
+    with its text, a function call with itself as the model wrote it. Items of one round become one message again.
+    """
+
+    item: dict[str, Any]
+    messages: tuple[dict[str, Any], ...]
+    round_id: str = ""
+
+
+def references(request: ResponsesRequest) -> list[str]:
+    """The ids that must be looked up: references, and echoed output, of which more may be known than it says."""
+    return list(dict.fromkeys(item["id"] for item in request.items if _refers(item)))
+
+
+def messages(
+    request: ResponsesRequest, previous: Sequence[dict[str, Any]], known: Mapping[str, KnownItem]
+) -> list[dict[str, Any]]:
+    history = _History()
+    if isinstance(request.instructions, str):
+        history.add({"role": "system", "content": request.instructions})
+    elif request.instructions:
+        _read(request.instructions, "instructions", known, history)
+    for message in previous:
+        history.add(message)
+        history.part()
+    _read(request.items, "input", known, history)
+    out = history.messages()
+    if not out:
+        raise refuse(400, "`input` holds nothing to answer.", param="input", code="invalid_value")
+    return out
+
+
+def _refers(item: Mapping[str, Any]) -> bool:
+    is_output = item["type"] in OUTPUT_TYPES and item.get("role", "assistant") == "assistant"
+    return (is_output or item["type"] == "item_reference") and isinstance(item.get("id"), str) and bool(item["id"])
+
+
+def _read(items: Sequence[dict[str, Any]], param: str, known: Mapping[str, KnownItem], history: _History) -> None:
+    for i, item in enumerate(items):
+        found = known.get(item["id"]) if _refers(item) else None
+        if item["type"] == "item_reference" and found is None:
+            text = f"Item with id '{item['id']}' not found."
+            raise refuse(404, text, param=f"{param}[{i}].id", code="item_not_found")
+        if item["type"] == "function_call_output":
+            answer = {"role": "tool", "content": _output(item)}
+            if not history.answer(item["call_id"], answer):
+                text = f"No tool call found for function call output with call_id {item['call_id']}."
+                raise refuse(400, text, param=f"{param}[{i}].call_id", code="invalid_value")
+        elif found is not None and _says_the_same(item, found.item):
+            for message in found.messages:
+                history.add(message, round_id=found.round_id, alias=found.item.get("call_id", ""))
+        else:
+            for message in _plain(item):
+                history.add(message)
+
+
+def _says_the_same(item: Mapping[str, Any], stored: Mapping[str, Any]) -> bool:
+    """An edited answer or call counts as the client wrote it."""
+    if item["type"] == "message":
+        return text_of(item["content"]) == text_of(stored.get("content") or ())
+    if item["type"] == "function_call":
+        return all(item[name] == stored.get(name) for name in ("call_id", "name", "arguments"))
+    return True
+
+
+def _plain(item: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What an item says by itself."""
+    if item["type"] == "function_call":
+        function = {"name": item["name"], "arguments": item["arguments"]}
+        yield {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": item["call_id"], "type": "function", "function": function}],
+        }
+    elif item["type"] == "message" and item["role"] != "assistant":
+        yield {"role": item["role"], "content": chat_content(item["content"])}
+    elif item["type"] == "message":
+        cited = [mark for part in item["content"] for mark in part.get("annotations") or ()]
+        # With several parts the places of the marks would be wrong; what is cited is known from the links anyhow.
+        annotated = {"annotations": cited} if cited and len(item["content"]) == 1 else {}
+        yield {"role": "assistant", "content": text_of(item["content"]), **annotated}
+
+
+def _output(item: Mapping[str, Any]) -> Any:
+    return chat_content(item["output"]) if isinstance(item["output"], list) else item["output"]
+
+
+@dataclass(slots=True)
+class _Call:
+    call: dict[str, Any]
+    names: tuple[str, ...]  # the ids that an answer may name it by
+    answer: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class _Turn:
+    """What the assistant said in one go, with its calls and their answers."""
+
+    message: dict[str, Any]
+    calls: list[_Call] = field(default_factory=list)
+    round_id: str = ""
+    open: bool = True  # may what follows still belong to it?
+
+    def takes(self, round_id: str) -> bool:
+        if self.round_id and round_id:
+            return self.open and self.round_id == round_id
+        return self.open and not any(call.answer for call in self.calls)
+
+    def say(self, message: Mapping[str, Any], round_id: str, alias: str) -> None:
+        self.round_id = self.round_id or round_id
+        fields = {key: value for key, value in message.items() if key not in ("role", "content", "tool_calls")}
+        said, content = self.message.get("content"), message.get("content")
+        if said and content:
+            fields.pop("annotations", None)  # their places count from the start of their own text
+            content = f"{said}\n\n{content}"
+        merge_fields(self.message, fields)
+        self.message["content"] = content or said
+        for call in message.get("tool_calls") or ():
+            self.calls.append(_Call(call, tuple(filter(None, (call["id"], alias)))))
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        answered = [call for call in self.calls if call.answer]
+        if answered:
+            yield {**self.message, "tool_calls": [call.call for call in answered]}
+        elif self.message.get("content"):
+            yield self.message
+        for call in answered:
+            yield {**(call.answer or {}), "tool_call_id": call.call["id"]}
+
+
+class _History:
+    def __init__(self) -> None:
+        self._entries: list[dict[str, Any] | _Turn] = []
+
+    def part(self) -> None:
+        """What follows is never told in one breath with what stands here."""
+        if self._entries and isinstance(last := self._entries[-1], _Turn):
+            last.open = False
+
+    def add(self, message: Mapping[str, Any], *, round_id: str = "", alias: str = "") -> None:
+        if message["role"] == "tool":
+            self.answer(message["tool_call_id"], {key: v for key, v in message.items() if key != "tool_call_id"})
+        elif message["role"] != "assistant":
+            self._entries.append(dict(message))
+        else:
+            last = self._entries[-1] if self._entries else None
+            if not (isinstance(last, _Turn) and last.takes(round_id)):
+                last = _Turn({"role": "assistant", "content": None})
+                self._entries.append(last)
+            last.say(message, round_id, alias)
+
+    def answer(self, call_id: str, message: dict[str, Any]) -> bool:
+        """Puts an answer behind its call: of the calls with that id the first unanswered one of the latest turn."""
+        bare = _MARK.sub("", call_id)
+        found = False
+        for name in dict.fromkeys((call_id, bare)):
+            for turn in reversed(self._entries):
+                named = [call for call in turn.calls if name in call.names] if isinstance(turn, _Turn) else []
+                found = found or bool(named)
+                for call in named:
+                    if call.answer is None:
+                        call.answer = message
+                        return True
+        return found
+
+    def messages(self) -> list[dict[str, Any]]:
+        out: list[dict[str, Any]] = []
+        for entry in self._entries:
+            out += entry.messages() if isinstance(entry, _Turn) else [entry]
+        return out

@@ -1,0 +1,86 @@
+"""`/v1/search` and `/v1/open`: the tools without a model, behind the same keys and limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.e2e.conftest import SITE
+from tests.fakes.groundwire import Groundwire
+
+
+def post(proxy: Groundwire, path: str, body: Any, **headers: str) -> httpx.Response:
+    return httpx.post(f"{proxy.url}/{path}", json=body, headers=headers, timeout=20)
+
+
+def test_a_search(proxy: Groundwire) -> None:
+    found = post(proxy, "search", {"query": "sky blue", "limit": 2}).json()
+    assert found["query"] == "sky blue"
+    assert found["provider"] == "library"
+    assert found["results"][0]["url"] == SITE + "sky.md"
+    assert found["results"][0].keys() == {"n", "title", "url", "snippet", "date"}
+    assert len(found["results"]) <= 2
+    again = post(proxy, "search", {"query": "sky blue", "limit": 2}).json()
+    assert again["results"] == found["results"]
+    assert again["age"] is None or again["age"] >= 0
+
+
+def test_filters(proxy: Groundwire) -> None:
+    body = {"query": "sky", "filters": {"blocked_domains": ["library.example"]}}
+    found = post(proxy, "search", body).json()
+    assert found["results"] == []
+    assert found["message"]
+
+
+def test_a_page_and_several(proxy: Groundwire) -> None:
+    page = post(proxy, "open", {"url": SITE + "sky.md"}).json()
+    assert (page["status"], page["title"]) == ("success", "Why the sky is blue")
+    assert "Rayleigh" in page["content"]
+    several = post(proxy, "open", {"urls": [SITE + "sea.md", "http://127.0.0.1:1/x"], "max_length": 500}).json()
+    good, bad = several["pages"]
+    assert (good["status"], bad["status"]) == ("success", "error")
+    assert bad["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("search", {}, None),
+        ("search", {"query": " "}, "query"),
+        ("search", {"query": "x" * 500}, "query"),
+        ("search", {"query": "x", "filters": []}, "filters"),
+        ("search", {"query": "x", "limits": 5}, "limits"),
+        ("open", {}, None),
+        ("open", {"url": "not a url at all"}, None),
+        ("open", {"urls": []}, None),
+        ("open", {"url": SITE, "depth": 2}, "depth"),
+    ],
+)
+def test_bad_arguments_are_refused(proxy: Groundwire, path: str, body: Any, param: str | None) -> None:
+    answer = post(proxy, path, body)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]["message"]
+    if param:
+        assert answer.json()["error"]["param"] == param
+
+
+def test_bodies_that_are_no_objects(proxy: Groundwire) -> None:
+    assert post(proxy, "search", ["x"]).status_code == 400
+    answer = httpx.post(f"{proxy.url}/open", content=b"{", headers={"content-type": "application/json"}, timeout=20)
+    assert answer.json()["error"]["code"] == "invalid_json"
+
+
+def test_they_stand_behind_the_same_keys(config: dict[str, Any]) -> None:
+    with Groundwire({**config, "server": {"keys": ["a-client-key"]}}) as proxy:
+        for path, body in (("search", {"query": "sky"}), ("open", {"url": SITE + "sky.md"})):
+            assert post(proxy, path, body).status_code == 401
+            assert post(proxy, path, body, authorization="Bearer a-client-key").status_code == 200
+
+
+def test_without_providers_there_is_nothing_to_ask(config: dict[str, Any]) -> None:
+    with Groundwire({**config, "tools": {"search": [], "read": []}}) as proxy:
+        for path, body in (("search", {"query": "sky"}), ("open", {"url": SITE + "sky.md"})):
+            answer = post(proxy, path, body)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "no_provider")

@@ -1,0 +1,173 @@
+"""Histories put back: whatever the client left out, changed or sent twice, every call is answered once and in order."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.turns import MOST_TURNS, Turn, decoded, keys_in, marked, new_key, restored
+
+KEY = "abcdefABCDEF"
+
+
+def call(id_: str, name: str = "weather") -> dict[str, Any]:
+    return {"id": id_, "type": "function", "function": {"name": name, "arguments": "{}"}}
+
+
+def tool(id_: str, content: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": id_, "content": content}
+
+
+SEARCHED = [{"role": "assistant", "content": "First.", "tool_calls": [call("s0", "web_search")]}, tool("s0", "found 0")]
+TURN = Turn(
+    before=SEARCHED,
+    calls={
+        "role": "assistant",
+        "content": "Then.",
+        "tool_calls": [call("s1", "web_search"), call("c1"), call("s2", "open_page"), call("c2")],
+        "reasoning_content": "hm",
+    },
+    results={"s1": "found 1", "s2": "page 2"},
+    shown="First.\n\nThen.",
+    sources=[(1, "https://a.example/", "A")],
+)
+USER = {"role": "user", "content": "Why?"}
+SEEN = {
+    "role": "assistant",
+    "content": "First.\n\nThen.",
+    "tool_calls": [call(marked("c1", KEY)), call(marked("c2", KEY))],
+}
+RESULTS = [tool(marked("c1", KEY), "rain"), tool(marked("c2", KEY), "sun")]
+WHOLE = [
+    USER,
+    *SEARCHED,
+    TURN.calls,
+    tool("s1", "found 1"),
+    tool("c1", "rain"),
+    tool("s2", "page 2"),
+    tool("c2", "sun"),
+]
+
+
+def test_everything_is_put_back_in_its_order() -> None:
+    back = restored([USER, SEEN, *RESULTS], {KEY: TURN})
+    assert back.messages == WHOLE
+    assert back.sources == {1: ("https://a.example/", "A")}
+
+
+def test_results_in_another_order_and_the_history_sent_twice() -> None:
+    assert restored([USER, SEEN, *reversed(RESULTS)], {KEY: TURN}).messages == WHOLE
+    assert restored([USER, SEEN, *RESULTS, USER, SEEN, *RESULTS], {KEY: TURN}).messages == WHOLE + WHOLE
+
+
+def test_a_result_that_is_missing_takes_its_call_along() -> None:
+    back = restored([USER, SEEN, RESULTS[1]], {KEY: TURN}).messages
+    assert [c["id"] for c in back[3]["tool_calls"]] == ["s1", "s2", "c2"]
+    assert back[4:] == [tool("s1", "found 1"), tool("s2", "page 2"), tool("c2", "sun")]
+
+
+def test_a_store_that_forgot_leaves_our_part_out() -> None:
+    back = restored([USER, SEEN, *RESULTS], {}).messages
+    assert back == [
+        USER,
+        {**SEEN, "tool_calls": [call("c1"), call("c2")]},
+        tool("c1", "rain"),
+        tool("c2", "sun"),
+    ]
+    assert restored([USER, SEEN], {}).messages == [USER, {"role": "assistant", "content": SEEN["content"]}]
+
+
+def test_a_text_that_was_edited_stays_edited() -> None:
+    edited = {**SEEN, "content": "Nothing."}
+    back = restored([USER, edited, *RESULTS], {KEY: TURN}).messages
+    assert [m.get("content") for m in back if m["role"] == "assistant"] == [None, "Nothing."]
+    for same in (None, "", "First.\n\nThen. ", [{"type": "text", "text": "First.\n\nThen."}]):
+        assert restored([USER, {**SEEN, "content": same}, *RESULTS], {KEY: TURN}).messages == WHOLE
+
+
+def test_a_call_that_was_edited_away_is_gone() -> None:
+    fewer = {**SEEN, "tool_calls": [call(marked("c2", KEY))]}
+    back = restored([USER, fewer, *RESULTS], {KEY: TURN}).messages
+    assert [c["id"] for c in back[3]["tool_calls"]] == ["s1", "s2", "c2"]
+    assert "rain" not in str(back), "an orphan result goes with it"
+
+
+def test_what_is_not_ours_is_left_alone() -> None:
+    plain = [USER, {"role": "assistant", "content": None, "tool_calls": [call("c1")]}, tool("c1", "rain")]
+    assert keys_in(plain) == []
+    assert restored(plain, {}).messages == plain
+    assert restored(plain, {}).messages[1] is plain[1]
+
+
+def test_only_the_latest_turns_are_asked_for() -> None:
+    many = [{"role": "assistant", "tool_calls": [call(marked("c", new_key()))]} for _ in range(MOST_TURNS + 5)]
+    assert len(keys_in(many)) == MOST_TURNS
+    assert marked("c", keys_in(many)[0]) == many[-1]["tool_calls"][0]["id"]
+
+
+def test_what_is_stored_comes_back() -> None:
+    assert decoded(TURN.encoded()) == TURN
+    assert decoded(b"junk") is None
+    assert decoded(b'[99,[],{},{},"",[]]') is None
+
+
+def assert_valid(messages: list[dict[str, Any]]) -> None:
+    """What every upstream demands: each call answered exactly once, right behind its turn and in its order."""
+    at = 0
+    while at < len(messages):
+        message = messages[at]
+        assert message["role"] != "tool", "an orphan result"
+        calls = [c["id"] for c in message.get("tool_calls") or ()]
+        assert calls or "tool_calls" not in message
+        answers = [m.get("tool_call_id") for m in messages[at + 1 : at + 1 + len(calls)]]
+        assert answers == calls
+        assert not any("_gw" in id_ for id_ in calls)
+        at += 1 + len(calls)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[list[dict[str, Any]], dict[str, Turn]]:
+    """Conversations of mixed turns, some forgotten, then cut, forked, shuffled and thinned out at random."""
+    rng = random.Random(draw(st.integers(0, 2**32)))
+    turns: dict[str, Turn] = {}
+    history: list[dict[str, Any]] = []
+    for _ in range(draw(st.integers(1, 4))):
+        key = new_key()
+        ids = [f"c{n}" for n in range(rng.randint(1, 3))]  # repeated in every turn, as Kimi does
+        ours = [f"s{n}" for n in range(rng.randint(0, 2))]
+        calls = [*ids, *ours]
+        rng.shuffle(calls)
+        before = SEARCHED if rng.random() < 0.5 else []
+        whole = {"role": "assistant", "content": "Then.", "tool_calls": [call(id_) for id_ in calls]}
+        if rng.random() < 0.8:
+            turns[key] = Turn(before, whole, {id_: "found" for id_ in ours}, "Then.")
+        history += [USER, {**SEEN, "content": "Then.", "tool_calls": [call(marked(id_, key)) for id_ in ids]}]
+        results = [tool(marked(id_, key), "done") for id_ in ids]
+        rng.shuffle(results)
+        history += [result for result in results if rng.random() < 0.85]
+        if rng.random() < 0.5:
+            history.append({"role": "assistant", "content": "Done."})
+    if rng.random() < 0.3:
+        history += history[: rng.randint(0, len(history))]  # a fork that was glued on
+    if rng.random() < 0.3:
+        history = history[rng.randint(0, len(history) - 1) :]  # truncated from the front
+    if rng.random() < 0.3:
+        history = [message for message in history if rng.random() < 0.8]
+    return history, turns
+
+
+@settings(max_examples=500, deadline=None)
+@given(histories())
+def test_the_history_is_always_valid(given: tuple[list[dict[str, Any]], dict[str, Turn]]) -> None:
+    history, turns = given
+    assert_valid(restored(history, turns).messages)
+
+
+@pytest.mark.parametrize("junk", [None, 5, "x", [], [None], [{"id": 5}], [{"id": None}]])
+def test_junk_does_not_disturb(junk: Any) -> None:
+    odd = {"role": "assistant", "tool_calls": junk}
+    assert restored([odd, SEEN, *RESULTS], {KEY: TURN}).messages[0] is odd
