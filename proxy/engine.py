@@ -17,10 +17,10 @@ from tools.toolbox import Desk, Toolbox
 from .citations import Citer, Style
 from .errors import NO_RETRY, truncated
 from .events import Event, Failed, Finished, TextDelta, UsageSeen
-from .first_search import FirstSearch
 from .inject import Offer
 from .loop import End, RunTools, ToolLoop
 from .request import ChatRequest
+from .search_first import FirstSearch
 from .upstreams.lane import tools_refused
 from .upstreams.road import Road, Stop
 
