@@ -26,6 +26,7 @@ from .upstreams.lane import Lane
 from .upstreams.openai_http import OpenAIUpstream
 from .upstreams.road import Road, Stop
 from .upstreams.settings import UpstreamConfig
+from .upstreams.via_litellm import LitellmUpstream
 
 _SEARCHING_SHARE = 0.6  # of a request's time; what is left must be enough for the last round to answer
 
@@ -137,8 +138,6 @@ def _upstream(config: UpstreamConfig) -> Upstream:
     }
     off = frozenset(config.without_repairs)
     if config.type == "litellm":
-        from .upstreams.via_litellm import LitellmUpstream
-
         return LitellmUpstream(
             config.name,
             config.key,

@@ -250,10 +250,10 @@ def _searched_first(event: SearchedFirst, decided: str) -> str:
 
 def _check_one_answer(body: Mapping[str, Any], upstream: str) -> None:
     """What only bytes can carry: several answers, the odds of tokens, sound."""
-    asked = [name for name in ("n", "logprobs", "audio") if body.get(name) not in (None, False, 1)]
-    if asked:
-        text = f"`{asked[0]}` does not work with upstream '{upstream}': leave it out."
-        raise refuse(400, text, param=asked[0], code="unsupported_parameter")
+    several = "n" if (body.get("n") or 1) != 1 else ""
+    if asked := several or next((name for name in ("logprobs", "audio") if body.get(name)), ""):
+        text = f"`{asked}` does not work with upstream '{upstream}': leave it out."
+        raise refuse(400, text, param=asked, code="unsupported_parameter")
 
 
 def _with_model(raw: bytes, model: str) -> bytes:

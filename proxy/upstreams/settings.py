@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
-from importlib.util import find_spec
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -25,6 +24,7 @@ from providers.settings import Count, Seconds, off
 
 from .profiles import PROFILES
 from .quirks import REPAIRS
+from .via_litellm import available
 
 ToolCalls = Literal["auto", "native", "prompted", "none"]
 Mode = Annotated[Literal["auto", "on_request", "off"], BeforeValidator(off)]
@@ -143,7 +143,7 @@ class UpstreamConfig(BaseModel):
     @field_validator("type")
     @classmethod
     def _installed(cls, value: str) -> str:
-        if value == "litellm" and find_spec("litellm") is None:
+        if value == "litellm" and not available():
             raise ValueError("needs the package litellm: pip install 'groundwire[litellm]'")
         return value
 

@@ -16,6 +16,11 @@ FOLDER = Path(__file__).resolve().parents[1] / "data/deviations"
 LOOK = "Let me look that up."
 BLUE = "It is blue."
 THOUGHT = "I should look first."
+WEATHER = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "limit": {"type": "integer"}},
+    "required": ["city"],
+}
 THEIRS = {"web_search": "weather", "query": "city", "sky blue": "Bern", "sea salty": "Biel"}
 
 Call = tuple[str, dict[str, Any] | str]  # name, arguments; text is what nobody can read
@@ -70,7 +75,9 @@ class Deviation:
         return (FOLDER / self.file).read_bytes()
 
     def theirs(self) -> Deviation:
-        other = replace(self, calls=tuple((_theirs(name), _translated(given)) for name, given in self.calls))
+        calls = tuple((_theirs(name), _translated(given)) for name, given in self.calls)
+        thinking = json.loads(_theirs(json.dumps(self.thinking)))
+        other = replace(self, text=_theirs(self.text), calls=calls, thinking=thinking)
         other.__dict__["body"] = _theirs(self.body.decode()).encode()
         return other
 
@@ -90,10 +97,8 @@ def _theirs(text: str) -> str:
     return text
 
 
-def _translated(given: dict[str, Any] | str) -> dict[str, Any] | str:
-    if isinstance(given, str):
-        return _theirs(given)
-    return {_theirs(key): _theirs(value) if isinstance(value, str) else value for key, value in given.items()}
+def _translated(given: dict[str, Any] | str) -> Any:
+    return _theirs(given) if isinstance(given, str) else json.loads(_theirs(json.dumps(given)))
 
 
 def _envelope(file: str, source: str, text: str = LOOK, **more: Any) -> Deviation:
@@ -167,7 +172,7 @@ ERRORS = [  # wire 1.6 and the last row of 6.1
 ]
 _GOOGLE = {"extra_content": {"google": {"thought_signature": "EjQKMgEMOdbH"}}}
 _VERTEX = {"extra_content": {"vertex": {"thought_signature": "EjQKMgEMOdbH"}}}
-_GROQ = {"profile": "groq", "status": 400}
+_GROQ: dict[str, Any] = {"profile": "groq", "status": 400}
 CALLS = [  # wire 6.2
     _call("gemini-no-index.sse", "Gemini: THU-MAIC/OpenMAIC#1556", SKY, SEA, profile="gemini"),
     _call("gemini-no-index-split.sse", "Gemini: open-webui/computer#224", profile="gemini"),
@@ -218,7 +223,6 @@ CALLS = [  # wire 6.2
     _call("vllm-functions-prefix.sse", "gpt-oss on vLLM: vllm#32633"),
     _call("vllm-prefix-and-token.sse", "gpt-oss on vLLM: vllm#32633"),
     _call("kimi-ids.sse", "Kimi: openai-python#3245", SKY, SEA),
-    _call("kimi-id-as-name.sse", "Kimi: openai-python#3245"),
     _call("groq-failed-generation.json", "Groq: groq-typescript#28", **_GROQ),
     _call("groq-failed-generation-no-opener.json", "Groq: smolagents#1119", **_GROQ),
     _call("groq-failed-generation-words.json", "Groq: smolagents#1119", **_GROQ),

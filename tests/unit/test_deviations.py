@@ -25,11 +25,10 @@ from proxy.events import (
 from proxy.sse import SSEDecoder
 from proxy.upstreams.chunks import ChunkReader
 from proxy.upstreams.quirks import Mender
-from tests.fakes.deviations import DEVIATIONS, FOLDER, Deviation
+from tests.fakes.deviations import DEVIATIONS, FOLDER, WEATHER, Deviation
 from tests.fakes.model import Turn, chunks
 
 SEARCH = {"properties": {"query": {"type": "string"}, "limit": {"type": "integer"}}, "required": ["query"]}
-WEATHER = {"properties": {"city": {"type": "string"}}}
 TOOLS: dict[str, dict[str, Any]] = {"web_search": SEARCH, "open_page": {}, "weather": WEATHER}
 
 Meaning = dict[str, Any]
