@@ -176,7 +176,7 @@ class ToolLoop:
         call = self._round.calls.get(event.index)
         if call is None:
             ours = bool(self._offer.owned) and event.name not in self._offer.client_tools
-            call = _Call(self._fresh_id(event.id) if ours else event.id, event.name, [], {}, ours)
+            call = _Call(self._fresh_id(event.id), event.name, [], {}, ours)
             if not ours:
                 call.shown_as = self._shown_calls
                 self._shown_calls += 1
@@ -185,7 +185,8 @@ class ToolLoop:
         if event.extra:
             merge_fields(call.extra, event.extra)
         if not call.ours:
-            out.append(ToolCallDelta(call.shown_as, event.id, event.name, event.arguments, event.extra))
+            id_ = call.id if event.id else ""
+            out.append(ToolCallDelta(call.shown_as, id_, event.name, event.arguments, event.extra))
 
     def _fresh_id(self, given: str) -> str:
         """Some models number their calls anew every turn; in one history every id must stand once."""

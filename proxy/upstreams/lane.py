@@ -146,7 +146,7 @@ class Lane:
 
     def _in_vain(self, failed: Failed, schemas: Mapping[str, Mapping[str, Any]]) -> bool:
         """Did the model's attempt to call fail so that nothing of it can be used? Then it may try once more."""
-        if "failed_generation" in self._off or not failed.attempt:
+        if "failed_generation" in self._off or failed.attempt is None:
             return False
         return not recovered(failed.attempt, schemas)
 

@@ -37,6 +37,7 @@ ALL_ON: frozenset[str] = frozenset()
 _ALPHABET = string.ascii_letters + string.digits
 _REASONS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
 _LENGTH_REASONS = frozenset({"max_tokens", "MAX_TOKENS", "model_length"})
+_KIMI_COUNT = re.compile(r":\d+\Z")
 _STRUCTURE = re.compile(r'["{}\[\]]')
 _IN_STRING = re.compile(r'["\\]')
 
@@ -47,12 +48,13 @@ def new_call_id() -> str:
 
 
 def call_name(name: object, off: frozenset[str] = ALL_ON) -> str:
-    """The bare function name. gpt-oss on vLLM writes `functions.ls<|channel|>commentary`; LM Studio repeats ""."""
+    """The bare function name. gpt-oss on vLLM writes `functions.ls<|channel|>commentary`, Kimi `functions.ls:0`; LM
+    Studio repeats ""."""
     if not isinstance(name, str):
         return ""
     if "call_name" in off:
         return name
-    return name.split("<|", 1)[0].strip().removeprefix("functions.")
+    return _KIMI_COUNT.sub("", name.split("<|", 1)[0].strip().removeprefix("functions."))
 
 
 def call_arguments(arguments: object) -> str:

@@ -139,7 +139,7 @@ ENVELOPE = [  # wire 6.1
     _envelope("lmstudio-id-empty.sse", "LM Studio: lmstudio#378"),
     _envelope("openrouter-role-on-every-chunk.sse", "OpenRouter"),
     _envelope("llamacpp-timings.sse", "llama.cpp: openai-php/client#780"),
-    _envelope("groq-extras.sse", "Groq", profile="groq"),
+    _envelope("groq-extras.sse", "Groq", profile="groq", usage=28),
     _envelope("openrouter-extras.sse", "OpenRouter"),
     _envelope("litellm-end-turn.sse", "LiteLLM: litellm#12481"),
     _envelope("litellm-end-turn-text.sse", "LiteLLM: litellm#12481", BLUE, calls=()),

@@ -188,7 +188,7 @@ class ModelServer:
         elif bytewise:
             writer.write(head.encode())
             for at in range(len(body)):
-                await asyncio.sleep(0.005 if at < 4 else 0)  # the first reads, at least, see one byte and no more
+                await asyncio.sleep(0.2 if at == 1 else 0)  # the first read, at least, sees one byte and no more
                 writer.write(body[at : at + 1])
                 await writer.drain()
         else:
