@@ -100,6 +100,23 @@ def test_the_last_round_is_accepted(config: dict[str, Any], servers: dict[str, V
     assert server.complaints == []
 
 
+@pytest.mark.parametrize("model", VENDORS)
+@pytest.mark.parametrize("mode", ["prompted", "none"])
+def test_models_that_cannot_call(
+    config: dict[str, Any], servers: dict[str, VendorServer], model: str, mode: str
+) -> None:
+    server = servers[model]
+    leak = '<tool_call>{"name": "web_search", "arguments": {"query": "sky blue"}}</tool_call>'
+    server.script(*([text(leak)] if mode == "prompted" else []), text("Scattering [1]."))
+    upstream = {"name": "v", "type": "litellm", "base_url": server.url, "api_key": "sk-vendor-key", "models": [model]}
+    with Groundwire({**config, "upstreams": [{**upstream, "tool_calls": mode}]}) as proxy:
+        answer = ask(proxy, model)
+    assert answer.json()["choices"][0]["message"]["content"] == f"Scattering {LINK}.", answer.text
+    assert server.complaints == []
+    assert not any("tools" in request for request in server.requests)
+    assert "Rayleigh" in json.dumps(server.requests[-1])
+
+
 def test_without_search_it_answers_too(proxy: Groundwire, servers: dict[str, VendorServer]) -> None:
     model = "anthropic/claude-sonnet-4-5"
     servers[model].script(text("Hello."))
