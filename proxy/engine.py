@@ -87,8 +87,8 @@ class Engine:
                     if events:
                         yield events
                     ended = isinstance(batch[-1], Finished | Failed)
-            if again:  # the lane knows now how to ask this model
-                search_first = searching and road.tool_mode == "none"
+            if again:  # the lane knows now how to ask this model; what has begun goes on, in words
+                search_first = searching and not loop.begun and road.tool_mode == "none"
             elif not ended:
                 yield [truncated()]
                 return
@@ -104,7 +104,10 @@ class Engine:
                 out.append(UsageSeen({**event.usage, **_tool_usage(desk)}))
             elif isinstance(event, Failed):
                 out += citer.release()
-                out.append(replace(event, headers={**event.headers, **NO_RETRY}) if loop.rounds else event)
+                if tools_refused(event):  # our own word for it
+                    event = replace(event, error={**event.error, "code": None})
+                searched = desk is not None  # a retry would do it all again
+                out.append(replace(event, headers={**event.headers, **NO_RETRY}) if searched else event)
             else:
                 out.append(event)
         return out

@@ -110,22 +110,23 @@ class House:
 
     async def aclose(self) -> None:
         for lane in self.lanes:
-            await lane.upstream.aclose()
+            await lane.aclose()
         await registry.close(self.providers.values())
         await self.fetcher.aclose()
 
 
 def own_key(lane: Lane, client_key: str | None) -> dict[str, str]:
-    """The header for an upstream that takes each client's own key. None: the client spent it on our own door."""
+    """The header for an upstream that takes each client's own key. None: the client spent it on our own door. Without
+    one nobody is let through: LiteLLM would take the operator's from the environment, and a fallback has its own."""
     if not lane.config.passes_key:
         return {}
-    if client_key is None:
+    if not client_key:
         text = (
-            f"Upstream '{lane.name}' takes your own key: send that as `Authorization`, and the key for this server as "
-            "`X-Groundwire-Key`."
+            f"Upstream '{lane.name}' takes your own key: send that as `Authorization: Bearer …`, and the key for this "
+            "server, if it wants one, as `X-Groundwire-Key`."
         )
         raise refuse(401, text, kind="authentication_error", code="upstream_key_missing")
-    return {"authorization": client_key} if client_key else {}
+    return {"authorization": client_key}
 
 
 def _upstream(config: UpstreamConfig) -> Upstream:

@@ -39,13 +39,17 @@ from .upstreams.thinking import without_thinking
 NUDGE = "Do not announce it: call the tool {tool} now, then answer from what it returns."
 
 _MARKER = re.compile(r"\[\d{1,3}\]")
+_SENTENCE_END = re.compile(r"[.!?…。！？]+\s+|\n+|。")
 _ANNOUNCED = re.compile(
-    r"(?:\b(?:i(?:'|’)?ll|i will|let me|let's|i am going to|i'm going to|i need to|i should|allow me to|one moment)\b"
-    r"[^.!?\n]{0,60}?\b(?:search|look (?:(?:it|this|that|them) )?up|look for|check|find|browse|google)\b"
-    r"|\b(?:searching|looking (?:it|this|that) up|checking the web)\b"
-    r"|\bich (?:werde|suche|schaue)\b[^.!?\n]{0,60}\b(?:suchen|such|nach|nachsehen|nachschlagen)\b"
-    r"|\bje vais (?:chercher|rechercher|vérifier)\b|\bvoy a buscar\b|我(?:来|先|将|会)?(?:搜索|查一下|查询))"
-    r"[^.!?\n]{0,200}[.!?…:]*\s*\Z",
+    r"(?:[^,]{0,60}, )?(?:"
+    r"(?:i['’]ll|i will|let me|let['’]s|i(?: am|['’]m) going to|i need to|allow me to) "
+    r"(?:now |first |quickly |just |do a |perform a |run a |use the \w+(?: tool)? to )*(?:web )?"
+    r"(?:search|look (?:(?:it|this|that|them) )?up|look (?:for|into)|check (?:the web|online|that|this|for)|browse"
+    r"|google|find (?:out|that|this|the))\b"
+    r"|(?:i(?: am|['’]m) )?(?:now )?(?:searching (?:the web|online|for)|looking (?:it|this|that) up|checking the web)\b"
+    r"|ich (?:werde|suche|schaue)\b.{0,60}\b(?:suchen|nach|nachsehen|nachschlagen)\b"
+    r"|je vais (?:chercher|rechercher|vérifier)\b|voy a buscar\b|我(?:来|先|将|会)?(?:搜索|查一下|查询)"
+    r")",
     re.IGNORECASE,
 )
 
@@ -111,6 +115,11 @@ class ToolLoop:
         self._ends_in_space = True  # of the text shown so far; true before any
         self._usage: dict[str, Any] = {}
         self._used_ids = {call["id"] for message in self._messages for call in _calls_in(message)}
+
+    @property
+    def begun(self) -> bool:
+        """Has the client been told of anything?"""
+        return self._begun
 
     @property
     def rounds(self) -> int:
@@ -210,7 +219,8 @@ class ToolLoop:
             self._bare = True  # it was told not to call and did nothing else: ask once more with no tool in sight
             self._next_round()
             return []
-        if self._may_nudge and not ours and not self._last and announces_search("".join(self._round.text)):
+        whole = reason in ("stop", "tool_calls")
+        if whole and self._may_nudge and not ours and not self._last and announces_search("".join(self._round.text)):
             self._may_nudge = False
             self._messages.append({"role": "assistant", "content": without_thinking("".join(self._round.text))})
             self._messages.append({"role": "user", "content": NUDGE.format(tool=next(iter(self._offer.owned)))})
@@ -266,8 +276,8 @@ class ToolLoop:
 
 def announces_search(text: str) -> bool:
     """Does an answer end in the promise of a search? A long one, or one with findings in it, is an answer."""
-    end = text.strip()[-300:]
-    return len(text) < 1500 and not _MARKER.search(text) and bool(_ANNOUNCED.search(end))
+    last = _SENTENCE_END.split(text.strip().rstrip(".!?…:。 "))[-1]
+    return len(text) < 1500 and not _MARKER.search(text) and bool(_ANNOUNCED.match(last))
 
 
 def add_usage(total: dict[str, Any], usage: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ from .errors import RequestError, refuse
 from .events import Event, Failed, SearchedFirst
 from .forwarding import Passage, headers_of, upward
 from .house import House
-from .inject import Decision, decide
+from .inject import Decision, decide, has_custom_tools
 from .request import ChatRequest
 from .sse import PING
 from .upstreams.base import Forwarding
@@ -63,14 +63,18 @@ class ChatCompletions:
         decision = decide(request, mode, wish, bool(house.toolbox.specs))
         scope["notes"].append(f"search {decision.header}")
         if decision.offered:
-            await self._answer(scope, send, request, road, decision)
+            searched = [stop for stop in road.stops if stop is road.here or stop.settings.mode != "off"]
+            await self._answer(scope, send, request, Road(searched), decision)
         else:
             await self._pass_on(scope, send, request, road, decision, as_it_is=mode == "off")
 
     async def _without_suffix(self, request: ChatRequest) -> ChatRequest:
         """`:online` is a wish for search, unless the upstream lists that very name."""
         house, plain = self._house, request.model.removesuffix(chat.SUFFIX)
-        if plain == request.model or not plain or house.config.tools.mode == "off":
+        if plain == request.model or not plain:
+            return request
+        lane, name = house.lane_for(plain)
+        if (lane.config.of(name).mode or house.config.tools.mode) == "off":
             return request
         for lane in house.lanes:
             if lane.serves(request.model) and any(m["id"] == request.model for m in await _models(lane)):
@@ -93,7 +97,7 @@ class ChatCompletions:
             body = _with_model(request.raw, stop.model) if as_it_is else self._unsearched(request, stop.model)
             last = at + 1 == len(road.stops)
             passage = self._passage.forward(
-                send, upstream, "POST", "/chat/completions", stop.headers, body, down, last=last
+                send, upstream, "POST", "/chat/completions", stop.headers, body, down, stream=request.stream, last=last
             )
             if await passage:
                 return
@@ -212,7 +216,7 @@ class Models:
         for lane, models in zip(self._house.lanes, listed, strict=True):
             named = [{"id": name} for name in lane.config.models if not set("*?[") & set(name)]
             for model in [*models, *named]:
-                if lane.serves(model["id"]):
+                if lane.serves(model["id"]) and self._house.lane_for(model["id"])[0] is lane:
                     default = {"object": "model", "created": now, "owned_by": lane.name}
                     found.setdefault(model["id"], {**default, **model})
         for alias, target in self._house.config.aliases.items():
@@ -249,9 +253,9 @@ def _searched_first(event: SearchedFirst, decided: str) -> str:
 
 
 def _check_one_answer(body: Mapping[str, Any], upstream: str) -> None:
-    """What only bytes can carry: several answers, the odds of tokens, sound."""
-    several = "n" if (body.get("n") or 1) != 1 else ""
-    if asked := several or next((name for name in ("logprobs", "audio") if body.get(name)), ""):
+    """What only bytes can carry: several answers, the odds of tokens, sound, calls that are no functions."""
+    several = "n" if (body.get("n") or 1) != 1 else "tools" if has_custom_tools(body) else ""
+    if asked := several or next((name for name in ("logprobs", "audio", "functions") if body.get(name)), ""):
         text = f"`{asked}` does not work with upstream '{upstream}': leave it out."
         raise refuse(400, text, param=asked, code="unsupported_parameter")
 

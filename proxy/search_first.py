@@ -33,6 +33,7 @@ class FirstSearch:
         self.offer = without_ours(offer)
         self.usage: dict[str, Any] = {}
         self._forced = request.search.forced
+        self._choice = request.body.get("tool_choice")  # the client's own
         self._road = road
         self._desk = desk
         self._tools = set(offer.owned.values())
@@ -41,6 +42,8 @@ class FirstSearch:
         messages = self.offer.body["messages"]
         planned = plan(messages, forced=self._forced)
         if not planned.query and not planned.urls:
+            if "tools" in self.offer.body and self._choice is not None:  # nothing of ours has met it
+                self.offer = replace(self.offer, body={**self.offer.body, "tool_choice": self._choice})
             yield [SearchedFirst(False, planned.reason)]
             return
         yield [SearchedFirst(True)]
@@ -59,7 +62,7 @@ class FirstSearch:
             pages = await self._desk.open_once(began.arguments)
             sources = tuple(page.source for page in pages if page.source)
             yield [ToolFinished(began.id, began.tool, bool(sources), "", sources)]
-        text = self._desk.reading(found, pages)
+        text = self._desk.reading(found, pages, named=planned.urls)
         self.offer = replace(self.offer, body={**self.offer.body, "messages": with_sources(messages, text)})
 
     async def _rewritten(self, planned: Plan) -> Plan:

@@ -112,9 +112,12 @@ class OpenAIUpstream:
         return self._first_byte_timeout if body.get("stream") else None
 
     @asynccontextmanager
-    async def forward(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> AsyncIterator[Reply]:
+    async def forward(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes, *, streamed: bool = False
+    ) -> AsyncIterator[Reply]:
         try:
-            response = await self._send(method, path, headers, body)
+            patience = self._first_byte_timeout if streamed else None
+            response = await self._send(method, path, headers, body, patience)
         except _HTTP_ERRORS as error:
             yield _as_reply(self._failure(error, begun=False))
             return
