@@ -173,8 +173,10 @@ async def _try_store(store: Store, limit: float) -> list[Finding]:
 
 async def _try_lane(lane: Lane, limit: float) -> list[Finding]:
     config = lane.config
+    if config.passes_key:  # nobody's key is at hand
+        return [Finding(config.name, "upstream", True, 0.0, "not tried: each client brings its own key")]
     listing = await _try(config.name, "upstream", _list_models(lane), limit, _start(config))
-    if not listing.ok or config.type == "demo":
+    if not listing.ok or config.type == "demo" or not await lane.models():
         return [listing]
     loading = "it may still be loading the model: ask it once with `groundwire ask`, then check again"
     return [listing, await _try(config.name, "tools", _call_a_tool(lane), limit * LOADING, loading)]
@@ -185,6 +187,8 @@ async def _list_models(lane: Lane) -> str:
         listed, served = await lane.upstream.models(), await lane.models()
     except RequestError as error:
         raise _upstream_trouble(lane.config, error.failed) from None
+    if not listed and lane.config.type == "litellm":
+        return "not tried: its models are patterns, and LiteLLM lists none"
     if not listed:
         raise Trouble("it answers, but lists no model", _no_model(lane.config))
     if not served:

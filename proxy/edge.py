@@ -102,7 +102,10 @@ class Edge:
         if b"content-length" in headers and b"transfer-encoding" in headers:
             raise refuse(400, "Send either Content-Length or Transfer-Encoding, not both.", code="bad_request")
         # The client's own key for an upstream; None where that header held the key for this server.
-        scope["client_key"] = headers.get(b"authorization", [b""])[0].decode("latin-1")
+        given = headers.get(b"authorization", [b""])[0]
+        if given[:7].lower() == b"bearer ":  # in one spelling, wherever it is looked at
+            given = b"Bearer " + _bare(given)
+        scope["client_key"] = given.decode("latin-1")
         if self._keys and scope["path"] not in OPEN_PATHS:
             self._check_key(scope, headers)
         if scope["method"] == "POST":

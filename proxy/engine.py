@@ -18,10 +18,10 @@ from tools.toolbox import Desk, Toolbox
 from .citations import Citer, Style
 from .errors import NO_RETRY, truncated
 from .events import Event, Failed, Finished, TextDelta, UsageSeen
-from .first_search import FirstSearch
 from .inject import Offer
 from .loop import End, KeepTurn, RunTools, ToolLoop
 from .request import ChatRequest
+from .search_first import FirstSearch
 from .store import MemoryStore, Store
 from .turns import Turn
 from .upstreams.lane import tools_refused
@@ -110,8 +110,9 @@ class _Answering:
                                 yield events
                             self._start_early()
                             ended = isinstance(batch[-1], Finished | Failed)
-                    if refused:  # the lane knows now how to ask this model
-                        search_first = self._searching and self._road.tool_mode == "none"
+                    if refused:  # the lane knows now how to ask this model; what has begun goes on, in words
+                        begun = self._loop.begun
+                        search_first = self._searching and not begun and self._road.tool_mode == "none"
                     elif not ended:
                         yield [truncated()]
                         return
@@ -160,6 +161,8 @@ class _Answering:
                 out.append(UsageSeen({**event.usage, **_tool_usage(self._desk)}))
             elif isinstance(event, Failed):
                 out += self._citer.release()
+                if tools_refused(event):  # our own word for it
+                    event = replace(event, error={**event.error, "code": None})
                 ran = self._desk is not None  # a retry would do it all again
                 out.append(replace(event, headers={**event.headers, **NO_RETRY}) if ran else event)
             else:

@@ -82,7 +82,7 @@ def as_error(body: object, status: int = 0) -> Failed | None:
         "code": code if isinstance(code, str | int) else None,
     }
     attempt = found.get("failed_generation")
-    return Failed(int(stated), error, attempt=attempt if isinstance(attempt, str) else "")
+    return Failed(int(stated), error, attempt=attempt if isinstance(attempt, str) else None)
 
 
 def _is_status(value: object) -> bool:

@@ -98,7 +98,9 @@ class Failed:
     status: int
     error: Mapping[str, Any]
     headers: Mapping[str, str] = field(default_factory=dict)
-    attempt: str = ""  # what the model wrote, where its server refused it for that (Groq's `failed_generation`)
+    attempt: str | None = (
+        None  # what the model wrote, where its server refused it for that (Groq's `failed_generation`)
+    )
 
 
 Event = (

@@ -50,13 +50,14 @@ class Passage:
         body: bytes,
         down: Mapping[str, str],
         *,
+        stream: bool = False,
         last: bool = True,
     ) -> bool:
         """A stream that breaks off ends in an error event, any other body in a broken connection. Where the upstream is
         not the last that could serve, its own trouble is not passed on; then the answer is no."""
         started = streamed = False
         try:
-            async with asyncio.timeout(self._limit), upstream.forward(method, path, up, body) as reply:
+            async with asyncio.timeout(self._limit), upstream.forward(method, path, up, body, streamed=stream) as reply:
                 if not last and is_servers_trouble(reply.status):
                     return False
                 headers = {**reply.headers, **down}

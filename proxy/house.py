@@ -31,6 +31,7 @@ from .upstreams.lane import Lane
 from .upstreams.openai_http import OpenAIUpstream
 from .upstreams.road import Road, Stop
 from .upstreams.settings import UpstreamConfig
+from .upstreams.via_litellm import LitellmUpstream
 
 _SEARCHING_SHARE = 0.6  # of a request's time; what is left must be enough for the last round to answer
 
@@ -132,23 +133,24 @@ class House:
 
     async def aclose(self) -> None:
         for lane in self.lanes:
-            await lane.upstream.aclose()
+            await lane.aclose()
         await registry.close(self.providers.values())
         await self.fetcher.aclose()
         await self.store.aclose()
 
 
 def own_key(lane: Lane, client_key: str | None) -> dict[str, str]:
-    """The header for an upstream that takes each client's own key. None: the client spent it on our own door."""
+    """The header for an upstream that takes each client's own key. None: the client spent it on our own door. Without
+    one nobody is let through: LiteLLM would take the operator's from the environment, and a fallback has its own."""
     if not lane.config.passes_key:
         return {}
-    if client_key is None:
+    if not client_key:
         text = (
-            f"Upstream '{lane.name}' takes your own key: send that as `Authorization`, and the key for this server as "
-            "`X-Groundwire-Key`."
+            f"Upstream '{lane.name}' takes your own key: send that as `Authorization: Bearer …`, and the key for this "
+            "server, if it wants one, as `X-Groundwire-Key`."
         )
         raise refuse(401, text, kind="authentication_error", code="upstream_key_missing")
-    return {"authorization": client_key} if client_key else {}
+    return {"authorization": client_key}
 
 
 def _shared(store: Store, config: Config) -> SharedShelf | None:
@@ -172,8 +174,6 @@ def _upstream(config: UpstreamConfig) -> Upstream:
     }
     off = frozenset(config.without_repairs)
     if config.type == "litellm":
-        from .upstreams.via_litellm import LitellmUpstream
-
         return LitellmUpstream(
             config.name,
             config.key,

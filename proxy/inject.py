@@ -69,7 +69,7 @@ def decide(request: ChatRequest, mode: str, header: str, available: bool) -> Dec
         if body.get("functions"):
             text = "Web search cannot be combined with the legacy `functions`: use `tools` instead."
             raise refuse(400, text, param="functions", code="invalid_value")
-        if _has_custom_tools(body):
+        if has_custom_tools(body):
             raise refuse(400, "Web search cannot be combined with custom tools.", param="tools", code="invalid_value")
         return Decision(True, asked)
     if mode == "on_request":
@@ -130,7 +130,7 @@ def tool_name(tool: object) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _has_custom_tools(body: Mapping[str, Any]) -> bool:
+def has_custom_tools(body: Mapping[str, Any]) -> bool:
     """Tools whose calls are no functions: no SDK can stream them, and we could not tell them from text."""
     return any(isinstance(tool, dict) and tool.get("type") == "custom" for tool in body.get("tools") or ())
 
@@ -169,7 +169,7 @@ def _steps_aside(body: Mapping[str, Any]) -> str:
         return "tool_choice_required"
     if body.get("functions") or body.get("function_call"):
         return "functions"
-    if _has_custom_tools(body):
+    if has_custom_tools(body):
         return "custom_tools"
     if any(_CLIENT_SEARCH.search(name) for name in client_tools(body)):
         return "client_search"

@@ -40,13 +40,17 @@ from .upstreams.thinking import without_thinking
 NUDGE = "Do not announce it: call the tool {tool} now, then answer from what it returns."
 
 _MARKER = re.compile(r"\[\d{1,3}\]")
+_SENTENCE_END = re.compile(r"[.!?…。！？]+\s+|\n+|。")
 _ANNOUNCED = re.compile(
-    r"(?:\b(?:i(?:'|’)?ll|i will|let me|let's|i am going to|i'm going to|i need to|i should|allow me to|one moment)\b"
-    r"[^.!?\n]{0,60}?\b(?:search|look (?:(?:it|this|that|them) )?up|look for|check|find|browse|google)\b"
-    r"|\b(?:searching|looking (?:it|this|that) up|checking the web)\b"
-    r"|\bich (?:werde|suche|schaue)\b[^.!?\n]{0,60}\b(?:suchen|such|nach|nachsehen|nachschlagen)\b"
-    r"|\bje vais (?:chercher|rechercher|vérifier)\b|\bvoy a buscar\b|我(?:来|先|将|会)?(?:搜索|查一下|查询))"
-    r"[^.!?\n]{0,200}[.!?…:]*\s*\Z",
+    r"(?:[^,]{0,60}, )?(?:"
+    r"(?:i['’]ll|i will|let me|let['’]s|i(?: am|['’]m) going to|i need to|allow me to) "
+    r"(?:now |first |quickly |just |do a |perform a |run a |use the \w+(?: tool)? to )*(?:web )?"
+    r"(?:search|look (?:(?:it|this|that|them) )?up|look (?:for|into)|check (?:the web|online|that|this|for)|browse"
+    r"|google|find (?:out|that|this|the))\b"
+    r"|(?:i(?: am|['’]m) )?(?:now )?(?:searching (?:the web|online|for)|looking (?:it|this|that) up|checking the web)\b"
+    r"|ich (?:werde|suche|schaue)\b.{0,60}\b(?:suchen|nach|nachsehen|nachschlagen)\b"
+    r"|je vais (?:chercher|rechercher|vérifier)\b|voy a buscar\b|我(?:来|先|将|会)?(?:搜索|查一下|查询)"
+    r")",
     re.IGNORECASE,
 )
 
@@ -127,6 +131,11 @@ class ToolLoop:
         self._used_ids = {call["id"] for message in self._messages for call in _calls_in(message)}
 
     @property
+    def begun(self) -> bool:
+        """Has the client been told of anything?"""
+        return self._begun
+
+    @property
     def rounds(self) -> int:
         """How many rounds of tools have run."""
         return self._rounds
@@ -204,7 +213,7 @@ class ToolLoop:
         call = self._round.calls.get(event.index)
         if call is None:
             ours = bool(self._offer.owned) and event.name not in self._offer.client_tools
-            call = _Call(self._fresh_id(event.id) if ours else event.id, event.name, [], {}, ours)
+            call = _Call(self._fresh_id(event.id), event.name, [], {}, ours)
             if not ours:
                 call.shown_as = self._shown_calls
                 self._shown_calls += 1
@@ -213,7 +222,8 @@ class ToolLoop:
         if event.extra:
             merge_fields(call.extra, event.extra)
         if not call.ours:
-            shown = marked(event.id, self._key) if event.id and self._key else event.id
+            id_ = call.id if event.id else ""
+            shown = marked(id_, self._key) if id_ and self._key else id_
             out.append(ToolCallDelta(call.shown_as, shown, event.name, event.arguments, event.extra))
 
     def _fresh_id(self, given: str) -> str:
@@ -233,7 +243,8 @@ class ToolLoop:
             self._bare = True  # it was told not to call and did nothing else: ask once more with no tool in sight
             self._next_round()
             return []
-        if self._may_nudge and not ours and not self._last and announces_search("".join(self._round.text)):
+        whole = reason in ("stop", "tool_calls")
+        if whole and self._may_nudge and not ours and not self._last and announces_search("".join(self._round.text)):
             self._may_nudge = False
             self._messages.append({"role": "assistant", "content": without_thinking("".join(self._round.text))})
             self._messages.append({"role": "user", "content": NUDGE.format(tool=next(iter(self._offer.owned)))})
@@ -315,8 +326,8 @@ class ToolLoop:
 
 def announces_search(text: str) -> bool:
     """Does an answer end in the promise of a search? A long one, or one with findings in it, is an answer."""
-    end = text.strip()[-300:]
-    return len(text) < 1500 and not _MARKER.search(text) and bool(_ANNOUNCED.search(end))
+    last = _SENTENCE_END.split(text.strip().rstrip(".!?…:。 "))[-1]
+    return len(text) < 1500 and not _MARKER.search(text) and bool(_ANNOUNCED.match(last))
 
 
 def add_usage(total: dict[str, Any], usage: Mapping[str, Any]) -> None:

@@ -1,5 +1,5 @@
 """What people say around a question, as patterns: greetings, thanks, politeness, orders to the model, tasks that need
-no search, words that point back. Handed to `search_first`, which decides what each of them means for a query.
+no search, words that point back. Handed to `query_plan`, which decides what each of them means for a query.
 """
 
 from __future__ import annotations
@@ -139,7 +139,9 @@ TRANSLATE = re.compile(
     _I,
 )
 INTO = re.compile(
-    r"\w+ .*?\w(?: (?:in)?to | into | in | ins | auf | en | al | на )\w+|\w+ (?:this|that|it|your|the )", _I
+    rf"\w+ .*?\w(?: (?:to|into|ins|auf|en|al|на) \w| {_TONGUE})"
+    r"|\w+ (?:this|that|it|your|the (?:above|following|text|last))",
+    _I,
 )
 SAY = re.compile(rf"how (?:do|would|can) (?:you|i|we) say .+ {_TONGUE}\W*", _I)
 REWRITE = re.compile(

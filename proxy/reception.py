@@ -58,7 +58,10 @@ async def owner(house: House, scope: Scope) -> str:
 async def _without_suffix(house: House, request: ChatRequest) -> ChatRequest:
     """`:online` is a wish for search, unless the upstream lists that very name."""
     plain = request.model.removesuffix(SUFFIX)
-    if plain == request.model or not plain or house.config.tools.mode == "off":
+    if plain == request.model or not plain:
+        return request
+    lane, name = house.lane_for(plain)
+    if (lane.config.of(name).mode or house.config.tools.mode) == "off":
         return request
     for lane in house.lanes:
         if lane.serves(request.model) and any(m["id"] == request.model for m in await lane.listed()):

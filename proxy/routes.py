@@ -20,7 +20,7 @@ from .edge import Edge, read_body
 from .errors import refuse
 from .forwarding import Passage
 from .house import House
-from .inject import Decision
+from .inject import Decision, has_custom_tools
 from .reception import Received
 from .request import ChatRequest
 from .upstreams.base import Forwarding
@@ -42,7 +42,9 @@ class ChatCompletions:
     async def _serve(self, scope: Scope, send: Send, request: ChatRequest) -> None:
         received = await reception.receive(self._house, scope, request)
         if received.decision.offered:
-            await self._answer(scope, send, received.request, received.road, received.decision)
+            stops = received.road.stops
+            searched = [stop for at, stop in enumerate(stops) if at == 0 or stop.settings.mode != "off"]
+            await self._answer(scope, send, received.request, Road(searched), received.decision)
         else:
             await self._pass_on(scope, send, received)
 
@@ -60,7 +62,7 @@ class ChatCompletions:
             body = _with_model(request.raw, stop.model) if final else self._unsearched(request, stop.model)
             last = at + 1 == len(road.stops)
             passage = self._passage.forward(
-                send, upstream, "POST", "/chat/completions", stop.headers, body, down, last=last
+                send, upstream, "POST", "/chat/completions", stop.headers, body, down, stream=request.stream, last=last
             )
             if await passage:
                 return
@@ -122,7 +124,7 @@ class Models:
         for lane, models in zip(self._house.lanes, listed, strict=True):
             named = [{"id": name} for name in lane.config.models if not set("*?[") & set(name)]
             for model in [*models, *named]:
-                if lane.serves(model["id"]):
+                if lane.serves(model["id"]) and self._house.lane_for(model["id"])[0] is lane:
                     default = {"object": "model", "created": now, "owned_by": lane.name}
                     found.setdefault(model["id"], {**default, **model})
         for alias, target in self._house.config.aliases.items():
@@ -146,11 +148,11 @@ class Health:
 
 
 def _check_one_answer(body: Mapping[str, Any], upstream: str) -> None:
-    """What only bytes can carry: several answers, the odds of tokens, sound."""
-    asked = [name for name in ("n", "logprobs", "audio") if body.get(name) not in (None, False, 1)]
-    if asked:
-        text = f"`{asked[0]}` does not work with upstream '{upstream}': leave it out."
-        raise refuse(400, text, param=asked[0], code="unsupported_parameter")
+    """What only bytes can carry: several answers, the odds of tokens, sound, calls that are no functions."""
+    several = "n" if (body.get("n") or 1) != 1 else "tools" if has_custom_tools(body) else ""
+    if asked := several or next((name for name in ("logprobs", "audio", "functions") if body.get(name)), ""):
+        text = f"`{asked}` does not work with upstream '{upstream}': leave it out."
+        raise refuse(400, text, param=asked, code="unsupported_parameter")
 
 
 def _with_model(raw: bytes, model: str) -> bytes:

@@ -66,14 +66,18 @@ def search_text(answer: SearchAnswer, fence: str, today: str) -> str:
     return "\n".join([*lines, f"{fence}>>>"])
 
 
-def reading_text(answer: SearchAnswer, parts: Sequence[PagePart], fence: str, today: str) -> str:
-    """A search and the pages that it led to as one thing to read, each source once, the rule for citing last."""
+def reading_text(
+    answer: SearchAnswer, parts: Sequence[PagePart], missed: Sequence[PagePart], fence: str, today: str
+) -> str:
+    """A search and the pages that it led to as one thing to read, each source once, the rule for citing last. Of
+    `missed` the reader is told that they could not be opened."""
     read = [part for part in parts if part.source]
     opened = {part.source.n for part in read if part.source}
     rest = [source for source in answer.sources if source.n not in opened]
     if not read and not rest and not answer.direct:
         return search_text(answer, fence, today) if answer.query else pages_text(parts, fence)
-    lines = [f"Today is {today}. {UNTRUSTED}", f"<<<{fence}"]
+    lines = [_page_text(part, fence) for part in missed]
+    lines += [f"Today is {today}. {UNTRUSTED}", f"<<<{fence}"]
     lines += [f"Direct answer: {answer.direct}", ""] if answer.direct else []
     for part in read:
         assert part.source is not None

@@ -200,9 +200,10 @@ class Desk:
             return search_text(answer, self._fence, _today())
         return pages_text(answer, self._fence)
 
-    def reading(self, answer: SearchAnswer, parts: Sequence[PagePart]) -> str:
-        """A search and the pages it led to, for a model that called neither."""
-        return reading_text(answer, parts, self._fence, _today())
+    def reading(self, answer: SearchAnswer, parts: Sequence[PagePart], named: Sequence[str] = ()) -> str:
+        """A search and the pages it led to, for a model that called neither. `named` are pages that the user names."""
+        missed = [part for part in parts[: len(named)] if part.error]
+        return reading_text(answer, parts, missed, self._fence, _today())
 
     def _understand(self, call: ToolCall) -> AnyArguments | str:
         """The call's arguments, or what is wrong with it. No provider is asked before this."""

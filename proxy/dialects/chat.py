@@ -173,6 +173,8 @@ class Encoder:
 
     def _encode(self, event: Event) -> bytes:
         answer = self._answer
+        if isinstance(event, Begun) and self._text_head:
+            return b""  # the answer began with a search
         if isinstance(event, Begun):
             answer.begin(event)
             whole = self._chunk({"content": 0})
@@ -184,7 +186,10 @@ class Encoder:
         if isinstance(event, ToolCallDelta):
             return self._chunk({"tool_calls": [_call_delta(event)]})
         if isinstance(event, ToolStarted):
-            return self._chunk({"reasoning_content": progress_line(event)}) if self._progress else b""
+            if not self._progress:
+                return b""
+            begun = b"" if self._text_head else self._encode(Begun())
+            return begun + self._chunk({"reasoning_content": progress_line(event)})
         if isinstance(event, Finished):
             return self._finish(event)
         if isinstance(event, Failed):
@@ -298,6 +303,8 @@ def _add_call(calls: list[dict[str, Any]], event: ToolCallDelta) -> None:
 
 
 def progress_line(event: ToolStarted) -> str:
-    wanted = event.arguments.get("query") or event.arguments.get("url") or event.arguments.get("urls") or ""
-    verb = "Searching the web" if event.tool == "web_search" else "Reading"
-    return f"{verb}: {wanted}\n"
+    given = event.arguments
+    if event.tool == "web_search":
+        return f"Searching the web: {given.get('query') or ''}\n"
+    urls = given.get("urls") or [given.get("url") or ""]
+    return f"Reading: {', '.join(map(str, urls)) if isinstance(urls, list) else urls}\n"

@@ -46,5 +46,5 @@ class Forwarding(Protocol):
     """An upstream that speaks the client's own wire format, so that bytes can pass both ways."""
 
     def forward(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes, *, streamed: bool = False
     ) -> AbstractAsyncContextManager[Reply]: ...

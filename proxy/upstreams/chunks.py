@@ -46,6 +46,8 @@ class ChunkReader:
             if self._over:
                 break
             if payload.startswith(b"[DONE]"):
+                if self.begun:  # some servers end with that alone
+                    self._reason = self._reason or "stop"
                 out += self._end()
                 break
             chunk = _parse(payload)
@@ -98,6 +100,8 @@ class ChunkReader:
             kept = {key: chunk[key] for key in _KEPT_FIELDS if chunk.get(key) is not None}
             out.append(Begun(str(chunk.get("model") or ""), kept))
         usage = chunk.get("usage")
+        if not usage and isinstance(chunk.get("x_groq"), dict):
+            usage = chunk["x_groq"].get("usage")
         if usage and isinstance(usage, dict):
             self._usage = usage
         choices = chunk.get("choices")

@@ -38,6 +38,7 @@ class Lane:
         self.config = config
         self.upstream = upstream
         self._learned = Learned()
+        self._looking: dict[str, asyncio.Task[None]] = {}  # model → who is reading the listing for it
         self._off = frozenset(config.without_repairs)
 
     @property
@@ -75,16 +76,31 @@ class Lane:
 
     async def look_up(self, model: str) -> ToolMode:
         """The same, after a look at what the upstream lists: once an hour, and never for long."""
-        if self.config.of(model).tool_calls == "auto" and not self._learned.of(model).looked:
-            self._learned.keep(model, Lesson(looked=True))
-            with suppress(TimeoutError, RequestError):
+        said = self.config.of(model)
+        if (said.tool_calls == "auto" or said.context is None) and not self._learned.of(model).looked:
+            task = self._looking.get(model)
+            if task is None:
+                task = self._looking[model] = asyncio.create_task(self._look(model))
+                task.add_done_callback(lambda _: self._looking.pop(model, None))
+            with suppress(TimeoutError):  # it goes on by itself, and the next request knows
                 async with asyncio.timeout(_LISTING_LIMIT):
-                    listed = await self.upstream.models()
-                entry = next((entry for entry in listed if entry.get("id") == model), {})
-                self._learned.keep(model, Lesson(context=listed_context(entry)))
-                if lists_no_tools(entry):
-                    self._fall(model, entry, "its listing names no tools")
+                    await asyncio.shield(task)
         return self.tool_mode(model)
+
+    async def _look(self, model: str) -> None:
+        try:
+            listed = await self.upstream.models()
+        except RequestError:
+            return  # the upstream remembers that itself, for a minute
+        entry = next((entry for entry in listed if entry.get("id") == model), {})
+        self._learned.keep(model, Lesson(looked=True, context=listed_context(entry)))
+        if self.config.of(model).tool_calls == "auto" and lists_no_tools(entry):
+            self._fall(model, entry, "its listing names no tools")
+
+    async def aclose(self) -> None:
+        for task in self._looking.values():
+            task.cancel()
+        await self.upstream.aclose()
 
     async def stream(
         self, body: dict[str, Any], headers: Mapping[str, str], known_tools: Sequence[Any] | None = None
@@ -96,12 +112,12 @@ class Lane:
         it may write calls of them as text even now."""
         schemas = _schemas(body if known_tools is None else {"tools": known_tools})
         in_words = not self.takes_as_it_is(body["model"], body)
-        off = self._off - {"leaked_calls"} if in_words else self._off
+        one = body.get("parallel_tool_calls") is False
         known = self._learned.of(body["model"])  # as this question goes by it
-        new, retried = NOTHING, False
+        new, tries, retried = NOTHING, 0, False
         while True:
             asked = new.fitted(self._fitted(body))
-            mender = Mender(schemas, off)
+            mender = Mender(schemas, self._off, in_words=in_words, one=one)
             lesson: Lesson | None = None
             first = True
             async with aclosing(self.upstream.stream(asked, headers)) as batches:
@@ -112,7 +128,7 @@ class Lane:
                         if refused:
                             refused = self._without_tools(refused, asked)
                             batch = [refused]
-                            lesson = lesson_in(refused, asked) if new.size < _MOST_LESSONS else None
+                            lesson = lesson_in(refused, asked) if tries < _MOST_LESSONS else None
                             if lesson is None and not retried and self._in_vain(refused, schemas):
                                 lesson, retried = NOTHING, True
                             if lesson is not None:
@@ -122,7 +138,7 @@ class Lane:
                         yield events
             if lesson is None:
                 return
-            new = new.merged(lesson)
+            new, tries = new.merged(lesson), tries + 1
 
     def _fitted(self, body: dict[str, Any]) -> dict[str, Any]:
         model = body["model"]
@@ -142,7 +158,7 @@ class Lane:
         if self.config.of(model).tool_calls != "auto" or not refuses_tools(failed, asked):
             return failed
         self._fall(model, {}, str(failed.error["message"]))
-        return replace(failed, error={**failed.error, "code": TOOLS_REFUSED})
+        return tools_not_taken(failed)
 
     def _fall(self, model: str, entry: Mapping[str, Any], why: str) -> None:
         mode = without_calling(model, entry)
@@ -153,7 +169,7 @@ class Lane:
 
     def _in_vain(self, failed: Failed, schemas: Mapping[str, Mapping[str, Any]]) -> bool:
         """Did the model's attempt to call fail so that nothing of it can be used? Then it may try once more."""
-        if "failed_generation" in self._off or not failed.attempt:
+        if "failed_generation" in self._off or failed.attempt is None:
             return False
         return not recovered(failed.attempt, schemas)
 
@@ -163,10 +179,11 @@ class Lane:
         if worked and (new.size or untried):
             self._learned.keep(model, replace(new, proven=untried))
             if new.size:
-                names = ", ".join(sorted({*new.drop, *new.drop_in_messages, *new.rename}))
+                choice = ["tool_choice: none"] if new.bare_end else []
+                names = ", ".join(sorted({*new.drop, *new.drop_in_messages, *new.rename, *choice}))
                 log.info("upstream %s: %s refuses %s: left out for an hour", self.name, model, names)
-        elif untried and not worked:
-            self._learned.forget(model)
+        elif untried and not worked and not self._learned.of(model).proven:
+            self._learned.forget_mode(model)
 
 
 def lists_no_tools(entry: Mapping[str, Any]) -> bool:
@@ -202,6 +219,11 @@ def without_calling(model: str, entry: Mapping[str, Any]) -> Literal["prompted",
         found = _SIZE.findall(model)
         size = float(found[-1][0]) * (1e9 if found[-1][1] in "bB" else 1e6) if found else _SMALL
     return "none" if size < _SMALL else "prompted"
+
+
+def tools_not_taken(failed: Failed) -> Failed:
+    """A failure that whoever asks can do something about: ask in another way."""
+    return replace(failed, error={**failed.error, "code": TOOLS_REFUSED})
 
 
 def tools_refused(failed: Failed) -> bool:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, TypeGuard
 
 import orjson
 
@@ -337,10 +337,17 @@ def _kinds(schema: Any) -> set[str]:
     if not isinstance(schema, Mapping):
         return set()
     kind = schema.get("type")
-    kinds = {kind} if isinstance(kind, str) else set(kind or ())
-    for choice in (*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())):
-        kinds |= _kinds(choice)
+    kinds = (
+        {kind} if isinstance(kind, str) else {one for one in kind if isinstance(one, str)} if _is_list(kind) else set()
+    )
+    for choices in (schema.get("anyOf"), schema.get("oneOf")):
+        for choice in choices if _is_list(choices) else ():
+            kinds |= _kinds(choice)
     return kinds - {"null"}
+
+
+def _is_list(value: Any) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
 
 
 def _object(value: Any) -> str:

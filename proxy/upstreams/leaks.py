@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Literal
 
 from ..markdown import LOOK_BACK, Code, is_escaped
@@ -25,8 +26,11 @@ _MOST_TRIED = 64
 _LONGEST_OPENER = max(map(len, OPENERS))
 _QUOTES = "\"'“”„‘’«»‹›「『《"
 _WHOLE_BEGINS = "`~{[<ac"  # what a message may begin with that is a call only as a whole, see `Shapes.whole`
-_NOTHING = re.compile(r"(?!)")
 _NOT_BLANK = re.compile(r"\S")
+_LAST_WORD = re.compile(r"(?<![\w.-])[\w.-]+\Z")
+_LONGEST_NAME = 64  # what an API allows
+# In an indented listing, a block quote, a cell of a table, or HTML's own code.
+_LISTED = re.compile(r"\n(?: {4}|\t|[ \t]*[>|])[^\n]*\Z|<(?:pre|code)>[^\n]*\Z")
 _NAME_BEFORE = re.compile(r"([\w.-]+)[\s>(=:\"'\]]*\Z")
 
 
@@ -36,7 +40,7 @@ class LeakReader:
     def __init__(self, tools: Mapping[str, Mapping[str, Any]]) -> None:
         self._tape = Tape()
         self._shapes = Shapes(self._tape, tools)
-        self._special = _special(tools).search
+        self._special = _special(tuple(tools)).find
         self._code = Code()
         self._begun = False  # has anything but white space come?
         self._attempt: Steps[list[LeakedCall]] | None = None
@@ -48,7 +52,7 @@ class LeakReader:
             self._pass_everything()
 
     def feed(self, text: str) -> list[str | LeakedCall]:
-        if self._plain and not self._special(text):
+        if self._plain and self._special(text) == len(text):
             self._tape.skip(text)
             return [text] if text else []
         if self._tape.add(text):
@@ -70,7 +74,7 @@ class LeakReader:
         return held
 
     def _pass_everything(self) -> None:
-        self._special = _NOTHING.search
+        self._special = _nothing
         self._plain = self._begun = True
 
     def _read(self) -> None:
@@ -86,13 +90,14 @@ class LeakReader:
             if self._code.open:
                 stop = self._code.scan(text, i)
             elif not self._begun:
-                stop = _found(_NOT_BLANK.search, text, i)
+                found = _NOT_BLANK.search(text, i)
+                stop = found.start() if found else len(text)
                 if stop == i:
                     self._begun = True
                     if text[i] in _WHOLE_BEGINS:
                         return self._try(i, "whole")
             else:
-                stop = _found(self._special, text, i)
+                stop = self._special(text, i)
                 if stop == i:
                     if text[i] in "`~":
                         stop = self._code.scan(text, i)
@@ -189,24 +194,34 @@ def _calls_in_any_form(text: str, tools: Mapping[str, Mapping[str, Any]]) -> lis
     return calls
 
 
-def _special(names: Iterable[str]) -> re.Pattern[str]:
+class _Special:
     """Finds what may begin a call or code: an opener, or an offered name that ends the text or stands before a `[`."""
-    begun = []
-    for name in names:
-        pattern = r"(?:\Z|(?=\[))"
-        for char in reversed(name):
-            pattern = rf"(?:\Z|{re.escape(char)}{pattern})"
-        begun.append(pattern.removeprefix(r"(?:\Z|").removesuffix(")"))
-    return re.compile(rf"[<\[`~]|(?<![\w.-])(?:{'|'.join(begun)})")
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        known = [name for name in names if 0 < len(name) <= _LONGEST_NAME]
+        named = rf"|(?<![\w.-])(?:{'|'.join(map(re.escape, known))})(?=\[)" if known else ""
+        self._search = re.compile(r"[<\[`~]" + named).search
+        self._begun = frozenset(name[:size] for name in known for size in range(1, len(name) + 1))
+
+    def find(self, text: str, i: int = 0) -> int:
+        """Its place, or the end of the text."""
+        found = self._search(text, i)
+        if found:
+            return found.start()
+        last = _LAST_WORD.search(text, max(i, len(text) - _LONGEST_NAME - 1))
+        return last.start() if last and last.group() in self._begun else len(text)
 
 
-def _found(search: Callable[[str, int], re.Match[str] | None], text: str, i: int) -> int:
-    found = search(text, i)
-    return found.start() if found else len(text)
+_special = lru_cache(maxsize=64)(_Special)
+
+
+def _nothing(text: str, i: int = 0) -> int:
+    return len(text)
 
 
 def _is_quoted(text: str, i: int) -> bool:
-    return text[i - 1] in _QUOTES or is_escaped(text[max(0, i - LOOK_BACK) : i])
+    before = text[max(0, i - LOOK_BACK) : i]
+    return before[-1:] in _QUOTES or is_escaped(before) or bool(_LISTED.search(before))
 
 
 def _may_open(text: str, i: int) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..events import Failed
+from .profiles import without_tools
 
 KEPT = 3600.0
 MOST_MODELS = 1000  # names come from clients
@@ -22,11 +23,11 @@ _NEEDED = frozenset(
 )
 _NEEDED_IN_MESSAGES = frozenset({"role", "content", "tool_calls", "tool_call_id"})
 _OTHER_NAMES = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
-_QUOTED = r"[`'\"\[{(]{0,2}([A-Za-z_][\w.]*)"
+_QUOTED = r"[`'\"\[{(]{0,2}([A-Za-z_][\w.]{0,60})"
 _REFUSALS = re.compile(
     "|".join(
         (
-            rf"(?:unsupported|unrecognized|unrecognised|unknown|unexpected|invalid)"
+            rf"(?:unsupported|unrecognized|unrecognised|unknown|unexpected)"
             rf" (?:request )?(?:parameters?|arguments?|fields?|keys?|keyword arguments?|propert(?:y|ies)|options?)"
             rf"(?: supplied| provided| passed| name)?:? {_QUOTED}",
             rf"(?:property|parameter|field|argument|option) {_QUOTED}[`'\"]? (?:is|are|was) "
@@ -41,11 +42,17 @@ _REFUSALS = re.compile(
     ),
     re.IGNORECASE,
 )
+_LONGEST_READ = 2000  # of a message: servers repeat in it what the client sent
+# What is wrong is how the parameter is used, not that it is there.
+_ABOUT_VALUE = re.compile(
+    r"[^.\n]{0,20}\b(?:must|should|between|out of|above|below|without|when|unless|greater|less)\b"
+)
 _ABOUT_TOOLS = re.compile(
     r"(?:does not|doesn't|do not|cannot|can't|not) (?:currently )?(?:support|accept|allow|take|use)\w*"
-    r"[^.\n]{0,40}?\b(?:tools?\b|tool[_ -](?:use|call|choice)|function[_ -]call)"
-    r"|\b(?:tools?|tool[_ -](?:use|calls?|calling|choice)|function[_ -]call(?:ing|s)?)\b[`'\"]?"
-    r"[^.\n]{0,40}?(?:not supported|unsupported|not available|not enabled|requires? --|not allowed|is disabled)"
+    r"(?:(?!parallel)[^.\n]){0,40}?\b(?:tools?\b(?![_ -]choice)|tool[_ -](?:use|calls?\b|calling)|function[_ -]call)"
+    r"|(?<!parallel )(?<!parallel_)\b(?:tools?|tool[_ -](?:use|calls?|calling)|function[_ -]call(?:ing|s)?)\b[`'\"]?"
+    r" (?:is |are )?(?:currently )?(?:not supported|unsupported|not available|not enabled|disabled)"
+    r"|tool[_ -]choice requires? --"
     r"|no endpoints? found that supports? tool"
     r"|tools? param(?:eter)? requires",
     re.IGNORECASE,
@@ -60,6 +67,7 @@ class Lesson:
     drop: frozenset[str] = frozenset()
     drop_in_messages: frozenset[str] = frozenset()
     rename: dict[str, str] = field(default_factory=dict)
+    bare_end: bool = False  # `tool_choice: none` is refused: then the tools themselves go
     tool_calls: Literal["", "prompted", "none"] = ""
     proven: bool = False
     looked: bool = False  # has the upstream's listing been read for it?
@@ -67,14 +75,14 @@ class Lesson:
 
     @property
     def size(self) -> int:
-        return len(self.drop) + len(self.drop_in_messages) + len(self.rename)
+        return len(self.drop) + len(self.drop_in_messages) + len(self.rename) + self.bare_end
 
     def fitted(self, body: Mapping[str, Any]) -> dict[str, Any]:
         fit = {self.rename.get(key, key): value for key, value in body.items() if key not in self.drop}
         if self.drop_in_messages:
             gone = self.drop_in_messages
             fit["messages"] = [{k: v for k, v in m.items() if k not in gone} for m in fit["messages"]]
-        return fit
+        return without_tools(fit) if self.bare_end and fit.get("tool_choice") == "none" else fit
 
     def merged(self, other: Lesson) -> Lesson:
         return Lesson(
@@ -82,6 +90,7 @@ class Lesson:
             self.drop | other.drop,
             self.drop_in_messages | other.drop_in_messages,
             {**self.rename, **other.rename},
+            other.bare_end or self.bare_end,
             other.tool_calls or self.tool_calls,
             other.proven or self.proven,
             other.looked or self.looked,
@@ -107,24 +116,30 @@ class Learned:
         return lesson
 
     def keep(self, model: str, lesson: Lesson) -> None:
-        kept = self.of(model).merged(lesson)
-        kept.until = self._clock() + KEPT
+        known = self.of(model)
+        kept = known.merged(lesson)
+        kept.until = known.until or self._clock() + KEPT  # the oldest fact counts: none outlives its hour
         self._lessons.pop(model, None)
         if len(self._lessons) >= MOST_MODELS:
             del self._lessons[next(iter(self._lessons))]
         self._lessons[model] = kept
 
-    def forget(self, model: str) -> None:
-        self._lessons.pop(model, None)
+    def forget_mode(self, model: str) -> None:
+        lesson = self._lessons.get(model)
+        if lesson:
+            lesson.tool_calls, lesson.proven = "", False
 
 
 def lesson_in(failed: Failed, body: Mapping[str, Any]) -> Lesson | None:
     """What to do without, if the refusal names a parameter of the body that the answer does not depend on."""
     if failed.status not in (400, 422):
         return None
-    said = str(failed.error.get("message") or "")
-    named = [str(failed.error.get("param") or "")] if _REFUSALS.search(said) else []
-    named += [name for found in _REFUSALS.finditer(said) for name in found.groups() if name]
+    said = str(failed.error.get("message") or "")[:_LONGEST_READ]
+    if _is_about_the_choice(failed, body):
+        return Lesson(bare_end=True)
+    refusals = [found for found in _REFUSALS.finditer(said) if not _ABOUT_VALUE.match(said, found.end())]
+    named = [str(failed.error.get("param") or "")] if refusals else []
+    named += [name for found in refusals for name in found.groups() if name]
     for name in (_snake(name.removeprefix("body.")) for name in named):
         top, _, inner = name.partition(".")
         if name in body and name not in _NEEDED:
@@ -137,6 +152,13 @@ def lesson_in(failed: Failed, body: Mapping[str, Any]) -> Lesson | None:
     return None
 
 
+def _is_about_the_choice(failed: Failed, body: Mapping[str, Any]) -> bool:
+    """Is it `tool_choice: none` that is refused, and not the tools? Only a last round says that."""
+    return (
+        body.get("tool_choice") == "none" and "tool_choice" in f"{failed.error.get('param')} {failed.error['message']}"
+    )
+
+
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z])([A-Z])", lambda found: "_" + found[1].lower(), name)
 
@@ -145,4 +167,6 @@ def refuses_tools(failed: Failed, body: Mapping[str, Any]) -> bool:
     """Does the server say that this model, or it itself, takes no tools?"""
     if not body.get("tools") or failed.status not in (400, 404, 405, 422, 500, 501):
         return False
-    return failed.error.get("param") == "tools" or bool(_ABOUT_TOOLS.search(str(failed.error.get("message") or "")))
+    if _is_about_the_choice(failed, body):
+        return False
+    return bool(_ABOUT_TOOLS.search(str(failed.error.get("message") or "")[:_LONGEST_READ]))

@@ -87,6 +87,8 @@ class OpenAIUpstream:
     ) -> AsyncGenerator[list[Event], None]:
         """An accepted answer, whatever it is labelled: a stream, one JSON body, or a page that is no answer at all."""
         data = await self._read(response, patience)
+        while data.isspace() and (more := await self._read(response, self._idle_timeout)):
+            data += more  # only what comes after the blanks says what this is
         if _is_json(response.content_type, data):
             yield self._ours(reader.feed_answer(await self._whole(response, data)), passed)
             return
@@ -110,9 +112,12 @@ class OpenAIUpstream:
         return self._first_byte_timeout if body.get("stream") else None
 
     @asynccontextmanager
-    async def forward(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> AsyncIterator[Reply]:
+    async def forward(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes, *, streamed: bool = False
+    ) -> AsyncIterator[Reply]:
         try:
-            response = await self._send(method, path, headers, body)
+            patience = self._first_byte_timeout if streamed else None
+            response = await self._send(method, path, headers, body, patience)
         except _HTTP_ERRORS as error:
             yield _as_reply(self._failure(error, begun=False))
             return
@@ -306,7 +311,7 @@ class OpenAIUpstream:
 def _is_json(content_type: str, first: bytes) -> bool:
     """By the first byte where the server mislabels it: gateways answer JSON to a request for a stream, and back."""
     start = first.lstrip()[:1]
-    return start in (b"{", b"[") or (content_type == "application/json" and start not in (b"d", b":", b"e"))
+    return start in (b"{", b"[") or (content_type == "application/json" and start not in (b"d", b":", b"e", b"i", b"r"))
 
 
 def _is_markup(first: bytes) -> bool:

@@ -10,7 +10,7 @@ import re
 import secrets
 import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -20,6 +20,7 @@ from tools.base import BadArguments, decode_arguments
 from ..events import Begun, Event, Failed, Finished, ReasoningDelta, TextDelta, ToolCallDelta
 from .leaks import LeakedCall, LeakReader, recovered
 from .thinking import ThoughtReader
+from .words import WordsReader
 
 REPAIRS = {
     "call_index": "calls without an index, all with index 0, or two with one: Gemini, Ollama, mistral.rs, vLLM",
@@ -37,6 +38,7 @@ ALL_ON: frozenset[str] = frozenset()
 _ALPHABET = string.ascii_letters + string.digits
 _REASONS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
 _LENGTH_REASONS = frozenset({"max_tokens", "MAX_TOKENS", "model_length"})
+_KIMI_COUNT = re.compile(r":\d+\Z")
 _STRUCTURE = re.compile(r'["{}\[\]]')
 _IN_STRING = re.compile(r'["\\]')
 
@@ -47,12 +49,13 @@ def new_call_id() -> str:
 
 
 def call_name(name: object, off: frozenset[str] = ALL_ON) -> str:
-    """The bare function name. gpt-oss on vLLM writes `functions.ls<|channel|>commentary`; LM Studio repeats ""."""
+    """The bare function name. gpt-oss on vLLM writes `functions.ls<|channel|>commentary`, Kimi `functions.ls:0`; LM
+    Studio repeats ""."""
     if not isinstance(name, str):
         return ""
     if "call_name" in off:
         return name
-    return name.split("<|", 1)[0].strip().removeprefix("functions.")
+    return _KIMI_COUNT.sub("", name.split("<|", 1)[0].strip().removeprefix("functions."))
 
 
 def call_arguments(arguments: object) -> str:
@@ -182,7 +185,7 @@ class Calls:
         function = function if isinstance(function, dict) else {}
         name = call_name(function.get("name"), self._off)
         arguments = call_arguments(function.get("arguments"))
-        call = self._call_of(entry, name)
+        call = self._call_of(entry, name, arguments)
         call.said += arguments
         extra = {k: v for k, v in entry.items() if k not in ("index", "id", "type", "function") and v is not None}
         if call.name:
@@ -202,7 +205,7 @@ class Calls:
         held = [(call.number, call.arguments.flush()) for call in self._calls if call.arguments]
         return [ToolCallDelta(number, arguments=text) for number, text in held if text]
 
-    def _call_of(self, entry: Mapping[str, Any], name: str) -> _Call:
+    def _call_of(self, entry: Mapping[str, Any], name: str, arguments: str) -> _Call:
         """Which call a fragment belongs to. Servers leave out the index, or give every call the index 0."""
         index, raw_id = entry.get("index"), str(entry.get("id") or "")
         if "call_index" in self._off:
@@ -211,7 +214,8 @@ class Calls:
         if isinstance(index, int):
             call = self._by_index.get(index)
             other_id = raw_id and call is not None and call.raw_id and raw_id != call.raw_id
-            another = name and call is not None and call.name and (other_id or (not raw_id and call.complete))
+            goes_on = not raw_id and call is not None and call.complete and (call.name != name or arguments)
+            another = name and call is not None and call.name and (other_id or goes_on)
             if call is None or another:
                 return self._new_call(raw_id, index)
             if raw_id and not call.raw_id and not call.name:
@@ -236,15 +240,27 @@ class Calls:
 class Mender:
     """The repairs that need the whole answer: events in, events out. One per question to the model.
 
-    `tools` are those that were offered; a call in the text is a call only if it names one of them.
+    `tools` are those that were offered; a call in the text is a call only if it names one of them. `in_words`: the
+    model was asked to write its calls as text (`one`: at most one), so whatever looks like a call was meant as one.
     """
 
-    def __init__(self, tools: Mapping[str, Mapping[str, Any]], off: frozenset[str] = ALL_ON) -> None:
+    def __init__(
+        self,
+        tools: Mapping[str, Mapping[str, Any]],
+        off: frozenset[str] = ALL_ON,
+        *,
+        in_words: bool = False,
+        one: bool = False,
+    ) -> None:
         self._off = off
         self._tools = tools
         self._thoughts = None if "thinking" in off else ThoughtReader()
-        self._leaks = LeakReader(tools) if tools and "leaked_calls" not in off else None
+        leaks = tools and (in_words or "leaked_calls" not in off)
+        self._leaks = LeakReader(tools) if leaks else None
+        self._words = WordsReader() if leaks and in_words else None
+        self._one = one
         self._calls = 0  # all calls so far, sent as such or found in the text
+        self._numbers: dict[int, int] = {}  # of a call on the wire → among all calls
         self._begun = False
 
     def feed(self, events: Sequence[Event]) -> list[Event]:
@@ -254,9 +270,11 @@ class Mender:
                 self._read(event, out)
             elif isinstance(event, ToolCallDelta):
                 if event.id:
-                    self._calls += 1
                     self._trust_the_wire(out)
-                out.append(event)
+                    self._numbers[event.index] = self._calls
+                    self._calls += 1
+                number = self._numbers.get(event.index, event.index)
+                out.append(event if number == event.index else replace(event, index=number))
             elif isinstance(event, Finished):
                 self._flush(out)
                 out.append(self._finish(event))
@@ -287,11 +305,28 @@ class Mender:
 
     def _put(self, found: Sequence[str | LeakedCall], out: list[Event]) -> None:
         for piece in found:
-            if isinstance(piece, str):
+            if self._words is not None and isinstance(piece, str):
+                self._put_words(self._words.feed(piece), out)
+            elif isinstance(piece, str):
                 out.append(TextDelta(piece))
             else:
-                out.append(ToolCallDelta(self._calls, new_call_id(), piece.name, piece.arguments))
-                self._calls += 1
+                if self._words is not None:
+                    self._put_words(self._words.settle(), out)
+                self._put_call(piece, out)
+
+    def _put_words(self, found: Sequence[str | LeakedCall], out: list[Event]) -> None:
+        """Text behind a call is what the model imagines that the tool would say: it is not shown to anybody."""
+        for piece in found:
+            if not isinstance(piece, str):
+                self._put_call(piece, out)
+            elif not self._calls:
+                out.append(TextDelta(piece))
+
+    def _put_call(self, call: LeakedCall, out: list[Event]) -> None:
+        if self._one and self._calls:
+            return
+        out.append(ToolCallDelta(self._calls, new_call_id(), call.name, call.arguments))
+        self._calls += 1
 
     def _trust_the_wire(self, out: list[Event]) -> None:
         """The server sends calls as calls, so what looks like one in its text is text."""
@@ -310,6 +345,9 @@ class Mender:
         if self._leaks is not None:
             self._put(self._leaks.flush(), out)
             self._leaks = None
+        if self._words is not None:
+            self._put_words(self._words.flush(), out)
+            self._words = None
 
     def _finish(self, event: Finished) -> Finished:
         """Whether there are calls says what the end means; what the server calls it does not."""

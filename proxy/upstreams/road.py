@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..events import Begun, Event, Failed
-from .lane import Lane, ToolMode, tools_refused
+from .lane import Lane, ToolMode, tools_not_taken, tools_refused
 from .settings import UpstreamConfig
 
 log = logging.getLogger("groundwire")
@@ -62,13 +62,14 @@ class Road:
                 async for batch in batches:
                     if not self._settled:
                         last = batch[-1]
-                        if isinstance(last, Failed) and len(batch) == 1 and _may_go_on(last):
+                        silent = all(isinstance(event, Begun) for event in batch[:-1])
+                        if isinstance(last, Failed) and silent and _may_go_on(last):
                             failed = last
                             break
                         early += batch
-                        if all(isinstance(event, Begun) for event in batch):
+                        if silent and isinstance(last, Begun):
                             continue
-                        self._settled = True
+                        self._settled = not isinstance(last, Failed)
                         batch, early = early, []
                     yield batch
             if failed is None:
@@ -77,7 +78,11 @@ class Road:
                 return
             del self._stops[0]
             self._settled = len(self._stops) == 1
+            mode = await self.look_up()
             log.warning("upstream %s failed (HTTP %d): trying %s", stop.lane.name, failed.status, self.here.lane.name)
+            if mode == "none" and body.get("tools"):  # this one wants to be searched for first
+                yield [tools_not_taken(failed)]
+                return
 
 
 def is_servers_trouble(status: int) -> bool:

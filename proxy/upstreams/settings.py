@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
-from importlib.util import find_spec
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -25,6 +24,7 @@ from providers.settings import Count, Seconds, off
 
 from .profiles import PROFILES
 from .quirks import REPAIRS
+from .via_litellm import available
 
 ToolCalls = Literal["auto", "native", "prompted", "none"]
 Mode = Annotated[Literal["auto", "on_request", "off"], BeforeValidator(off)]
@@ -143,7 +143,7 @@ class UpstreamConfig(BaseModel):
     @field_validator("type")
     @classmethod
     def _installed(cls, value: str) -> str:
-        if value == "litellm" and find_spec("litellm") is None:
+        if value == "litellm" and not available():
             raise ValueError("needs the package litellm: pip install 'groundwire[litellm]'")
         return value
 
@@ -161,6 +161,10 @@ class UpstreamConfig(BaseModel):
             raise ValueError("type openai needs a base_url such as http://127.0.0.1:11434/v1")
         if self.type == "demo" and self.base_url:
             raise ValueError("type demo is built in and takes no base_url")
+        vendors = {name.partition("/")[0] for name in self.models if "/" in name}
+        one_vendor = len(vendors) == 1 and all("/" in n for n in self.models) and not set("*?[") & set(min(vendors))
+        if self.type == "litellm" and self.api_key.get_secret_value() and not self.base_url and not one_vendor:
+            raise ValueError("type litellm with an api_key needs models of one vendor, such as ['anthropic/*']")
         if self.options and self.type != "litellm":
             raise ValueError("options are for type litellm; send others to the server in headers or in the request")
         return self

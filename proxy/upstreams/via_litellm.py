@@ -19,7 +19,7 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from json import JSONDecodeError, JSONDecoder
+from json import JSONDecoder
 from typing import Any
 
 import aiohttp
@@ -53,6 +53,7 @@ _SILENT: dict[str, Any] = {
     "drop_params": False,  # a dropped `tools` or `response_format` would be a silent lie
     "modify_params": False,
     "use_litellm_proxy": False,
+    "disable_hf_tokenizer_download": True,  # else it fetches tokenizers to count with, while everybody waits
     "REPEATED_STREAMING_CHUNK_LIMIT": sys.maxsize,  # it takes a long row of equal pieces for a broken model
 }
 _CALLBACKS = ("callbacks", "input_callback", "success_callback", "failure_callback", "service_callback")
@@ -71,7 +72,9 @@ _SHORTEST_SECRET = 16  # as in the fast lane: shorter ones are words
 _SECRET_NAME = re.compile(r"key|secret|token|password|credential", re.IGNORECASE)
 _PREFIX = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Exception|Timeout)(?: \w+Error)?(?:: | - ))+")
 _SUFFIX = re.compile(r"\.? Handle with `litellm\.\w+`\.$|\.? ?To drop these, set `litellm.*", re.DOTALL)
-_BYTES = re.compile(r"b(['\"])(?:\\.|(?!\1).)*\1", re.DOTALL)
+_BYTES = re.compile(r"\bb(['\"])(?=[{\[])(?:\\.|(?!\1).)*\1", re.DOTALL)
+_LONGEST_ERROR = 20_000
+_UNREADABLE = (ValueError, SyntaxError, RecursionError, MemoryError)
 
 _loading = threading.Lock()
 _loaded: Any = None
@@ -388,7 +391,8 @@ def _status(chain: Sequence[BaseException]) -> int:
     """The status that the vendor sent, not the one that LiteLLM read out of its words; 0 if none did."""
     sent = next((e.response.status_code for e in chain if isinstance(e, httpx.HTTPStatusError)), None)
     status = sent or getattr(chain[0], "status_code", None)
-    foreseen = sent or type(chain[0]).__name__ not in ("APIConnectionError", "BadRequestError")
+    kinds = {base.__name__ for base in type(chain[0]).__mro__}
+    foreseen = sent or not kinds & {"APIConnectionError", "BadRequestError"}
     return status if foreseen and isinstance(status, int) and 400 <= status <= 599 else 0
 
 
@@ -398,13 +402,14 @@ def _vendor_error(chain: Sequence[BaseException], text: str, status: int) -> Fai
     for body in (getattr(e, "body", None) for e in chain):
         if isinstance(body, dict):
             return as_error({"error": body}, status)
+    text = text[:_LONGEST_ERROR]
     if found := _BYTES.search(text):
-        with suppress(ValueError, SyntaxError):
+        with suppress(*_UNREADABLE):
             text = ast.literal_eval(found[0]).decode("utf-8", "replace")
-    for at in (m.start() for m in re.finditer(r"[{\[]", text)):
-        with suppress(JSONDecodeError):
+    for at in [match.start() for match in re.finditer(r"[{\[]", text)][:4]:
+        with suppress(*_UNREADABLE):
             return as_error(JSONDecoder().raw_decode(text, at)[0], status)
-        with suppress(ValueError, SyntaxError):
+        with suppress(*_UNREADABLE):
             return as_error(ast.literal_eval(text[at:]), status)
     return None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -158,6 +157,36 @@ def test_one_after_the_other(proxy: Groundwire, model: ModelServer, second: Mode
     assert (model.requests[0]["model"], second.requests[0]["model"]) == ("m", "gone")
 
 
+def test_a_failure_right_behind_the_first_chunk(proxy: Groundwire, model: ModelServer, second: ModelServer) -> None:
+    chunk = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
+    body = chunk + b'data: {"error":{"message":"overloaded","code":503}}\n\n'
+    model.script(Turn(body=body, content_type="text/event-stream"))
+    second.script(text("Hello."))
+    assert "Hello." in ask(proxy, "m", stream=True).text
+
+
+def test_a_refusal_of_tools_and_then_trouble(proxy: Groundwire, model: ModelServer, second: ModelServer) -> None:
+    model.script(Turn(status=400, body=b'{"error":{"message":"a-1 does not support tools"}}'), BROKEN)
+    second.script(text("Hello."))
+    assert said(ask(proxy, "a-1")) == "Hello."
+
+
+def test_who_takes_over_is_asked_in_its_own_way(config: dict[str, Any], second: ModelServer) -> None:
+    upstreams = [
+        {**gone(), "models": ["m"], "fallback": ["off", "small"]},
+        {"name": "off", "base_url": second.url, "models": ["x"], "mode": "off"},
+        {"name": "small", "base_url": second.url, "models": ["y"], "tool_calls": "none"},
+    ]
+    second.script(ANSWER)
+    with Groundwire({**config, "upstreams": upstreams}) as proxy:
+        answer = ask(proxy, "m")
+    assert said(answer) == CITED
+    assert answer.headers["x-groundwire-search"] == "offered; reason=auto; searched=first"
+    (request,) = second.requests
+    assert "tools" not in request
+    assert "Rayleigh" in request["messages"][0]["content"]
+
+
 def test_the_last_one_may_fail(proxy: Groundwire, model: ModelServer, second: ModelServer) -> None:
     model.script(BROKEN)
     second.script(Turn(status=500, body=b'{"error":{"message":"the last word"}}'))
@@ -269,6 +298,21 @@ def test_a_passed_key_does_not_leave_in_a_query(proxy: Groundwire, model: ModelS
     assert "must not leave" in model.requests[1]["messages"][-1]["content"]
 
 
-def test_keys_stay_out_of_the_log(keyed: Groundwire, library: Path) -> None:
-    assert keyed.log.exists()
+@pytest.mark.parametrize("path", ["chat/completions", "embeddings"])
+def test_without_a_key_of_its_own_nobody_is_let_through(
+    proxy: Groundwire, model: ModelServer, second: ModelServer, path: str
+) -> None:
+    model.script(text("Hello."))
+    second.script(text("Hello."))
+    body = {"model": "own", "messages": QUESTION}
+    answer = httpx.post(f"{proxy.url}/{path}", json=body, timeout=20)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "upstream_key_missing")
+    assert not model.requests
+    assert not second.requests
+
+
+def test_keys_stay_out_of_the_log(keyed: Groundwire, model: ModelServer) -> None:
+    model.script(Turn(status=401, body=THEIR_KEY.encode()))
+    ask(keyed, "own", {**BOTH, "authorization": f"bearer {THEIR_KEY}"})
+    assert "/v1/chat/completions 401" in keyed.log.read_text()
     assert not any(key in keyed.log.read_text() for key in (OUR_KEY, THEIR_KEY))

@@ -226,6 +226,37 @@ def test_a_small_context_is_not_overrun(config: dict[str, Any], model: ModelServ
     assert len(model.requests[0]["messages"][0]["content"]) < 1500
 
 
+def test_a_page_that_the_user_names_and_that_fails_is_not_passed_over(first: Groundwire, model: ModelServer) -> None:
+    model.script(text("It is gone."))
+    ask(first, messages=[{"role": "user", "content": f"What does {SITE}nothere.md say about the blue sky?"}])
+    assert f"The page {SITE}nothere.md could not be opened" in model.requests[0]["messages"][0]["content"]
+
+
+def test_a_choice_that_no_search_has_met_stays(first: Groundwire, model: ModelServer) -> None:
+    model.script(text(written("weather", city="Bern")))
+    hello = [{"role": "user", "content": "Hello!"}]
+    ask(first, tools=[WEATHER], tool_choice="required", messages=hello, headers={"x-groundwire-search": "on"})
+    assert "must be a call" in model.requests[0]["messages"][0]["content"]
+
+
+def test_a_failure_after_the_search_is_not_to_be_retried(first: Groundwire, model: ModelServer) -> None:
+    model.script(Turn(status=500, body=b'{"error":{"message":"broken"}}'))
+    answer = httpx.post(f"{first.url}/chat/completions", json={"model": "m", "messages": [QUESTION]}, timeout=20)
+    assert answer.headers["x-should-retry"] == "false"
+
+
+def test_progress_is_shown_behind_the_role(config: dict[str, Any], model: ModelServer) -> None:
+    model.script(text("Blue [1]."))
+    with groundwire({**config, "tools": {"progress": "reasoning"}}, tool_calls="none") as proxy:
+        seen = [c["choices"][0]["delta"] for c in chunks(ask(proxy, stream=True))]
+    assert [d["role"] for d in seen if "role" in d] == ["assistant"]
+    assert "role" in seen[0]
+    assert [d["reasoning_content"] for d in seen if "reasoning_content" in d] == [
+        "Searching the web: Why is the sky blue\n",
+        f"Reading: {SITE}sky.md\n",
+    ]
+
+
 # Auto
 
 
@@ -294,6 +325,34 @@ def test_a_template_without_tools_llama_cpp(config: dict[str, Any]) -> None:
         with Groundwire({**config, "upstreams": [{**given, "base_url": model.url}]}) as proxy:
             assert said(ask(proxy)) == f"Scattering {LINK}."
         assert "Rayleigh" in model.requests[0]["messages"][0]["content"]
+
+
+def test_a_choice_that_is_refused_in_the_last_round(config: dict[str, Any], model: ModelServer) -> None:
+    refused = Turn(status=400, body=b'{"error":{"message":"tool_choice \'none\' is not supported"}}')
+    model.script(
+        Turn(text=["Let me see."], calls=[("c", "web_search", {"query": "sky"})]), refused, text("Scattering [1].")
+    )
+    with groundwire({**config, "tools": {"max_rounds": 1}}) as proxy:
+        answer = ask(proxy, stream=True, model="qwen:1.7b", stream_options={"include_usage": True})
+    seen = chunks(answer)
+    assert said(answer) == f"Let me see.\n\nScattering {LINK}."
+    assert [c["choices"][0]["delta"]["role"] for c in seen if c["choices"] and "role" in c["choices"][0]["delta"]] == [
+        "assistant"
+    ]
+    assert seen[-1]["usage"]["total_tokens"] == 30
+    assert not model.requests[2].keys() & {"tools", "tool_choice"}
+
+
+def test_two_limits_that_are_both_refused_end(config: dict[str, Any], model: ModelServer) -> None:
+    both = [
+        Turn(status=400, body=b'{"error":{"message":"Unknown parameter: \'%s\'"}}' % name)
+        for name in (b"max_tokens", b"max_completion_tokens")
+    ]
+    model.script(*both * 10)
+    with groundwire(config) as proxy:
+        body = {"model": "m", "messages": [QUESTION], "max_tokens": 5}
+        assert httpx.post(f"{proxy.url}/chat/completions", json=body, timeout=20).status_code == 400
+    assert len(model.requests) <= 6
 
 
 # Refused parameters

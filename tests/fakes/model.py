@@ -32,6 +32,7 @@ class Turn:
     glued: bool = False  # all events in one network write
     late_end: bool = False  # the end of the body comes a moment after its last event
     halved: bool = False  # `body` comes in two pieces
+    bytewise: bool = False  # `body` comes one byte per network write
 
 
 def text(*pieces: str, **more: Any) -> Turn:
@@ -57,7 +58,9 @@ class ModelServer:
             {"id": name, "object": "model", "created": 1, "owned_by": "test"} for name in ("m", "vendor/m")
         ]
         self.props: dict[str, Any] | None = None  # what llama.cpp says of itself
+        self.asked: dict[str, list[dict[str, Any]]] = {}  # the requests for every model that has a part of its own
         self._turns: list[Turn] = []
+        self._parts: dict[str, Sequence[Turn]] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._server: asyncio.Server | None = None
@@ -71,6 +74,11 @@ class ModelServer:
         self.raw.clear()
         self.left.clear()
         self.sent_pieces = 0
+
+    def part(self, model: str, *turns: Turn) -> None:
+        """What one model answers, whatever is scripted for the others: many can play at the same time."""
+        self._parts[model] = turns
+        self.asked[model] = []
 
     @property
     def url(self) -> str:
@@ -129,11 +137,17 @@ class ModelServer:
         self.raw.append(raw)
         body = json.loads(raw or b"{}") if headers.get("content-type", "").startswith("application/json") else {}
         self.requests.append(body)
-        turn = self._turns[min(len(self.requests), len(self._turns)) - 1]
+        turns: Sequence[Turn] = self._turns
+        requests = self.requests
+        if (model := body.get("model")) in self._parts:
+            turns, requests = self._parts[model], self.asked[model]
+            requests.append(body)
+        turn = turns[min(len(requests), len(turns)) - 1]
         watcher = asyncio.create_task(self._watch(reader))
         try:
             if turn.body is not None:
-                await self._send_whole(writer, turn.status, turn.body, turn.content_type, turn.headers, turn.halved)
+                cuts = {"halved": turn.halved, "bytewise": turn.bytewise}
+                await self._send_whole(writer, turn.status, turn.body, turn.content_type, turn.headers, **cuts)
             elif body.get("stream"):
                 return await self._send_stream(writer, turn)
             else:
@@ -162,6 +176,7 @@ class ModelServer:
         kind: str,
         more: dict[str, str] | None = None,
         halved: bool = False,
+        bytewise: bool = False,
     ) -> None:
         lines = {"Content-Type": kind, "Content-Length": str(len(body)), **(more or {})}
         head = f"HTTP/1.1 {status} X\r\n" + "".join(f"{k}: {v}\r\n" for k, v in lines.items()) + "\r\n"
@@ -170,6 +185,12 @@ class ModelServer:
             await writer.drain()
             await asyncio.sleep(0.1)
             writer.write(body[len(body) // 2 :])
+        elif bytewise:
+            writer.write(head.encode())
+            for at in range(len(body)):
+                await asyncio.sleep(0.2 if at == 1 else 0)  # the first read, at least, sees one byte and no more
+                writer.write(body[at : at + 1])
+                await writer.drain()
         else:
             writer.write(head.encode() + body)
         await writer.drain()

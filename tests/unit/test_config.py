@@ -58,7 +58,7 @@ def documented_keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[
     """Each key as the page writes it, with its default as YAML writes it; a required one, or one of none, has ''."""
     for name, about in model.model_fields.items():
         inner = next((t for t in (about.annotation, *get_args(about.annotation)) if _is_model(t)), None)
-        if inner is None or name == "keys":
+        if inner is None or name in ("keys", "overrides"):
             yield prefix + name, _default(about.default)
         if inner is not None:
             is_list = inner is not about.annotation

@@ -13,6 +13,9 @@ import pytest
 from proxy.cli import _parser
 from proxy.dialects.chat import decode
 from proxy.inject import decide
+from proxy.upstreams.profiles import PROFILES
+from proxy.upstreams.quirks import REPAIRS
+from tests.fakes.deviations import DEVIATIONS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "bench" / "README.md"]
@@ -76,6 +79,29 @@ def test_documented_reasons_are_given() -> None:
         decide(decode(body % b',"tool_choice":"none"'), "auto", "", True).header,
     }
     assert set(re.findall(r"`X-Groundwire-Search: ((?:offered|off); reason=\w+)`", guide)) == given
+
+
+def test_the_page_about_models_names_what_was_tried() -> None:
+    page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    table = page.partition("## What was tried")[2].partition("## Repairs")[0]
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    named = re.findall(r"`(test_\w+|\w+/[\w-]+)`", table)
+    assert len(named) > 60
+    for name in named:
+        if name.startswith("test_"):
+            assert f"def {name}(" in tests, f"there is no test {name}"
+        else:
+            assert name in DEVIATIONS, f"there is no fixture {name}"
+
+
+def test_the_page_about_models_names_every_repair_and_profile() -> None:
+    page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    rows = dict(
+        re.findall(r"^\| `(\w+)` \| (.+) \|$", page.partition("## Repairs")[2].partition("## Profiles")[0], re.M)
+    )
+    assert rows == REPAIRS
+    profiles = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.+?) \|", page.partition("## Profiles")[2], re.M)))
+    assert set(profiles) == set(PROFILES)
 
 
 def test_the_readme_begins_with_what_it_is_and_two_commands() -> None:

@@ -152,6 +152,42 @@ def test_hostile_text_takes_linear_work(unit: str) -> None:
         assert twice <= 2.5 * once + 1000
 
 
-def test_plain_text_takes_one_search_a_piece() -> None:
+def test_plain_text_takes_few_steps_a_piece() -> None:
     text = "The tide is the rise and fall of the sea. " * 100
-    assert work(text, 6) <= 15 * len(pieces(text, 6))
+    assert work(text, 6) <= 30 * len(pieces(text, 6))
+
+
+@pytest.mark.parametrize(
+    "listing",
+    [
+        "It writes this:\n\n> {call}\n\nand waits.",
+        "It writes this:\n\n    {call}\n\nand waits.",
+        "It writes this:\n\n\t{call}\n\nand waits.",
+        "| form | model |\n|---|---|\n| {call} | Hermes |\n",
+        "It writes <pre>{call}</pre> and waits.",
+        "It writes <code>{call}</code> and waits.",
+    ],
+)
+@pytest.mark.parametrize(
+    "call",
+    [
+        '<tool_call>{"name": "web_search", "arguments": {"query": "sky"}}</tool_call>',
+        '<function=web_search>{"query": "sky"}</function>',
+        '<invoke name="web_search"><parameter name="query">sky</parameter></invoke>',
+    ],
+)
+def test_a_listing_is_not_a_call_however_it_is_set_off(listing: str, call: str) -> None:
+    text = listing.format(call=call)
+    for size in (1, 7, len(text)):
+        reader = LeakReader(TOOLS)
+        found = [made for piece in pieces(text, size) for made in reader.feed(piece)] + reader.flush()
+        assert "".join(made for made in found if isinstance(made, str)) == text
+        assert all(isinstance(made, str) for made in found)
+
+
+def test_odd_tools_do_no_harm() -> None:
+    odd = {"x" * 500: {}, "": {}, "f": {"properties": {"a": {"type": 5}, "b": {"anyOf": 3, "type": [None, "integer"]}}}}
+    reader = LeakReader(odd)
+    leak = "<function=f><parameter=a>1</parameter><parameter=b>2</parameter></function>"
+    (call,) = [made for made in [*reader.feed(leak), *reader.flush()] if not isinstance(made, str)]
+    assert call.arguments == '{"a":"1","b":2}'

@@ -80,6 +80,9 @@ def test_a_field_of_a_message_is_left_out_of_all_messages() -> None:
         "Unsupported value: 'temperature' does not support 0.2 with this model.",
         "The model is overloaded",
         "This parameter is not supported",
+        "Invalid parameter: store must be a boolean",
+        "Unknown parameter: store must be between 0 and 2",
+        "logit_bias is not allowed without logprobs",
     ],
 )
 def test_what_the_answer_depends_on_is_never_left_out(message: str) -> None:
@@ -117,6 +120,11 @@ def test_a_refusal_of_tools(message: str, status: int) -> None:
         "messages with role 'tool' must be a response to a preceding message with 'tool_calls'",
         "An assistant message with 'tool_calls' must be followed by tool messages",
         "The service is not available",
+        "Invalid 'tools': array too long, at most 128 tools",
+        "Thinking mode does not support this tool_choice",
+        "This model does not support parallel tool calls",
+        "Tool choice 'allowed_tools' is not supported",
+        "Tool names with dots are not allowed",
     ],
 )
 def test_other_trouble_with_tools(message: str) -> None:
@@ -133,6 +141,37 @@ def test_an_hour_and_not_longer() -> None:
     assert learned.of("other") is NOTHING
     now = KEPT + 1
     assert learned.of("m") is NOTHING
+
+
+def test_no_fact_outlives_its_hour_because_another_came() -> None:
+    now = 0.0
+    learned = Learned(lambda: now)
+    learned.keep("m", Lesson(drop=frozenset({"store"})))
+    now = KEPT - 1
+    learned.keep("m", Lesson(drop=frozenset({"metadata"})))
+    now = KEPT + 1
+    assert learned.of("m") is NOTHING
+
+
+def test_only_the_mode_is_forgotten() -> None:
+    learned = Learned()
+    learned.keep("m", Lesson(drop=frozenset({"store"}), tool_calls="prompted"))
+    learned.forget_mode("m")
+    assert (learned.of("m").drop, learned.of("m").tool_calls) == ({"store"}, "")
+
+
+def test_a_refused_none_takes_the_tools_away() -> None:
+    body = {**BODY, "tool_choice": "none"}
+    lesson = lesson_in(failed("tool_choice 'none' is not supported"), body)
+    assert lesson == Lesson(bare_end=True)
+    assert not lesson.fitted(body).keys() & {"tools", "tool_choice", "parallel_tool_calls"}
+    assert "tools" in lesson.fitted(BODY), "only in the last round"
+    assert not refuses_tools(failed("tool_choice 'none' is not supported"), body)
+
+
+def test_a_message_that_repeats_what_was_sent_is_read_in_part() -> None:
+    assert lesson_in(failed("x" * 100_000 + " Unknown parameter: store"), BODY) is None
+    assert not refuses_tools(failed("x" * 100_000 + " does not support tools"), BODY)
 
 
 def test_names_from_clients_do_not_fill_the_memory() -> None:

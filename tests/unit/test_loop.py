@@ -21,7 +21,7 @@ from proxy.events import (
     UsageSeen,
 )
 from proxy.inject import Offer, offer
-from proxy.loop import AskModel, End, RunTools, ToolLoop, add_usage
+from proxy.loop import AskModel, End, RunTools, ToolLoop, add_usage, announces_search
 from proxy.request import ChatRequest, SearchOptions
 from tools.base import ToolCall, ToolResult, ToolSpec
 
@@ -299,6 +299,29 @@ def test_an_endless_caller_is_stopped() -> None:
             turn = TextDelta("done") if forbidden else call("web_search", {"query": str(asks)})
             loop.receive([Begun("m"), turn, Finished("stop")])
     assert asks == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "announced"),
+    [
+        ("I will search the web for that.", True),
+        ("Sure, let me look that up.", True),
+        ("The question is about Bern. Let me search for the weather there:", True),
+        ("Searching the web for the newest release...", True),
+        ("I'll use the web_search tool to find out.", True),
+        ("Ich werde danach suchen.", True),
+        ("我来搜索一下。", True),
+        ("Paris is the capital of France. Let me know if you'd like me to check anything else!", False),
+        ("I will use binary search.", False),
+        ("It uses a tree for searching.", False),
+        ("Please send me the log and I'll check it.", False),
+        ("You can search the web for that.", False),
+        ("Rayleigh scattering [1]. Let me search for more.", False),
+        ("", False),
+    ],
+)
+def test_what_counts_as_an_announced_search(text: str, announced: bool) -> None:
+    assert announces_search(text) is announced
 
 
 def test_usage_is_summed_at_every_depth() -> None:

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.upstreams.prompted import MAX_TOOLS_TEXT, MUST_CALL, RULE, flattened, prompted
+from proxy.upstreams.prompted import AT_MOST_ONE, MAX_TOOLS_TEXT, MUST_CALL, RULE, SEVERAL, flattened, prompted
 from tools import open_page, web_search
 
 SPECS = (web_search.spec(full=True), open_page.spec())
 USER = {"role": "user", "content": "Who won?"}
 LINE = re.compile(r"<tool_call>(.*?)</tool_call>")
+TOLD = RULE.replace("{several}", SEVERAL)
 
 
 def function(name: str, description: str = "", **properties: Any) -> dict[str, Any]:
@@ -49,8 +50,8 @@ def tool_lines(*tools: dict[str, Any], **more: Any) -> list[str]:
     system, user = made["messages"]
     assert user is USER
     assert system["role"] == "system"
-    assert system["content"].startswith(RULE + "\n")
-    return str(system["content"]).removeprefix(RULE + "\n").split("\n")
+    assert system["content"].startswith(TOLD + "\n")
+    return str(system["content"]).removeprefix(TOLD + "\n").split("\n")
 
 
 def signature(**properties: Any) -> str:
@@ -442,4 +443,8 @@ def test_any_history_and_any_tools(messages: list[Any], tools: list[Any], schema
             assert one["role"] != other.get("role")
     system = next(message for message in messages if message.get("role") == "system")
     text = system["content"] if isinstance(system["content"], str) else system["content"][-1]["text"]
-    assert RULE in text
+    assert TOLD in text
+
+
+def test_one_call_at_most_is_said_in_words() -> None:
+    assert AT_MOST_ONE in str(prompted({"messages": [], "tools": [function("f", "")], "parallel_tool_calls": False}))

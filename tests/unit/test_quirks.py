@@ -104,6 +104,54 @@ def test_a_server_that_sends_calls_is_trusted() -> None:
     assert found == [TextDelta("<tool_call>"), call, TextDelta(LEAK), Finished("tool_calls")]
 
 
+def test_calls_of_both_kinds_are_numbered_together() -> None:
+    wire = ToolCallDelta(0, "c", "weather", '{"ci'), ToolCallDelta(0, arguments='ty":1}')
+    found = shape(mended(TextDelta(LEAK), *wire, Finished("tool_calls")))
+    assert found[:3] == [(0, "web_search", '{"query":"sky"}'), (1, "weather", '{"ci'), (1, "", 'ty":1}')]
+
+
+def in_words(text: str, *, one: bool = False, reason: str = "stop") -> list[object]:
+    """What is made of it, whatever the pieces."""
+    outcomes = []
+    for pieces in ([text], list(text)):
+        mender = Mender(TOOLS, in_words=True, one=one)
+        found = [out for piece in pieces for out in mender.feed([TextDelta(piece)])] + mender.feed([Finished(reason)])
+        said = "".join(event.text for event in found if isinstance(event, TextDelta))
+        outcomes.append([said, *(out for out in shape(found) if isinstance(out, tuple))])
+    assert outcomes[0] == outcomes[1]
+    return outcomes[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "calls"),
+    [
+        (f"Wait. {LEAK}", "Wait. ", [("web_search", '{"query":"sky"}')]),
+        (f"{LEAK}\n<tool_response>\nfake [1]\n</tool_response>\nIt is paint.", "", [("web_search", '{"query":"sky"}')]),
+        ('<tool_call>{"name": "search_web", "arguments": {}}</tool_call>', "", [("search_web", "{}")]),
+        (
+            "<tool_call>{'name': 'web_search', 'arguments': {'query': 'sky'}}</tool_call>",
+            "",
+            [("web_search", '{"query": "sky"}')],
+        ),
+        (f"Here:\n```json\n{LEAK}\n```\n", "Here:", [("web_search", '{"query": "sky"}')]),
+        ('<tool_call>{"name": "web_search", "argu', "", [("web_search", '{"name": "web_search", "argu')]),
+        ("<tool_call>what now</tool_call>", "", [("unknown", "what now")]),
+        ("Write `<tool_call>` to call.", "Write `<tool_call>` to call.", []),
+        ("```py\nx = 1\n```\ndone", "```py\nx = 1\n```\ndone", []),
+        ("a < b and <tool", "a < b and <tool", []),
+    ],
+)
+def test_calls_in_words_as_they_were_meant(text: str, said: str, calls: list[tuple[str, str]]) -> None:
+    found = in_words(text)
+    assert found[0] == said
+    assert found[1:] == [(n, *call) for n, call in enumerate(calls)]
+
+
+def test_one_call_at_most_where_the_client_wants_one() -> None:
+    assert len(in_words(LEAK + LEAK)) == 3
+    assert len(in_words(LEAK + LEAK, one=True)) == 2
+
+
 def test_thinking_is_not_echoed_and_hides_no_call() -> None:
     found = mended(TextDelta("<think>" + LEAK + "</think>" + LEAK), Finished("stop"))
     assert shape(found) == [
@@ -167,6 +215,9 @@ def test_the_switches_of_assembly() -> None:
     assert len({e.id for e in _assembled(*same, off=frozenset()) if e.id}) == 2
     assert len({e.id for e in _assembled(*same, off=frozenset({"call_id"})) if e.id}) == 1
     assert [e.arguments for e in _assembled(first, off=frozenset())] == ["", "{}"]
+    ghost = {"index": 0, "function": {"name": "f", "arguments": ""}}
+    whole = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}
+    assert len([e for e in _assembled(whole, ghost, off=frozenset()) if e.id]) == 1, "a name repeated is no new call"
     assert [e.arguments for e in _assembled(first, off=frozenset({"call_arguments"}))] == ['"{}"']
 
 

@@ -144,7 +144,7 @@ def histories(draw: st.DrawFn) -> tuple[list[dict[str, Any]], dict[str, Turn]]:
         before = SEARCHED if rng.random() < 0.5 else []
         whole = {"role": "assistant", "content": "Then.", "tool_calls": [call(id_) for id_ in calls]}
         if rng.random() < 0.8:
-            turns[key] = Turn(before, whole, {id_: "found" for id_ in ours}, "Then.")
+            turns[key] = Turn(before, whole, dict.fromkeys(ours, "found"), "Then.")
         history += [USER, {**SEEN, "content": "Then.", "tool_calls": [call(marked(id_, key)) for id_ in ids]}]
         results = [tool(marked(id_, key), "done") for id_ in ids]
         rng.shuffle(results)

@@ -31,6 +31,14 @@ class TestUpstreams:
                 "upstreams[0].tool_calls: must be 'auto', 'native', 'prompted'",
             ),
             ("{name: a, type: demo, options: {a: 1}}", "upstreams[0]: options are for type litellm"),
+            (
+                "{name: a, type: litellm, api_key: canary}",
+                "upstreams[0]: type litellm with an api_key needs models of one",
+            ),
+            (
+                "{name: a, type: litellm, api_key: canary, models: ['anthropic/*', 'groq/*']}",
+                "upstreams[0]: type litellm with an api_key needs models of one",
+            ),
             ("{name: a, type: demo, profile: grok}", "upstreams[0].profile: must be auto or one of openai, groq"),
             (
                 "{name: a, type: demo, without_repairs: [x]}",

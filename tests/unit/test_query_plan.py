@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.search_first import LONGEST_REWRITTEN, MOST_URLS, Plan, plan, question, rewriting, rewritten, with_sources
+from proxy.query_plan import LONGEST_REWRITTEN, MOST_URLS, Plan, plan, question, rewriting, rewritten, with_sources
 from tools.provenance import normalise
 from tools.web_search import MAX_QUERY
 
@@ -65,9 +65,8 @@ What is 9/11? => 9/11
 24/7 pharmacies in Berlin => 24/7 pharmacies Berlin
 What happened in 1989? => happened 1989
 Who translated the Iliad? => translated Iliad
-Translate API pricing => Translate API pricing
+Translate jobs in Berlin => Translate jobs Berlin
 How are you supposed to cook rice? => cook rice
-C++ vs C# performance => C++ C# performance
 node.js release schedule => node.js release schedule
 What does `asyncio.gather()` do? => asyncio.gather => `
 Is this the latest version of FastAPI? ```fastapi==0.95.0``` => latest version FastAPI => 0.95.0
@@ -108,7 +107,6 @@ How do I set the timeout in nginx? ```server { listen 80; }``` => timeout nginx 
 There will be blood cast => There will be blood cast
 Should I buy an iPhone 15 or wait? => buy iPhone 15
 What is 5 km in miles? => 5 km miles
-covid-19 => covid-19
 AAPL => AAPL
 ¿Cuál es el mejor restaurante de Lima? Responde en inglés. => mejor restaurante Lima => Responde inglés
 东京现在的天气怎么样？ => 东京现在的天气
@@ -224,7 +222,8 @@ SKIPPED = {
     "conversation": """summarise our conversation / What did I just say? / What was my first question? / say that again
         Fasse unser Gespräch zusammen / 我刚才说了什么？""",
     "no_question": "??? / 👍 / yes / ...",
-    "url": "Summarise https://example.org/a / https://example.org/a / What is this page? www.example.org",
+    "url": """Summarise https://example.org/a / https://example.org/a / What is this page? www.example.org
+        Translate this page into French: https://example.org/a""",
 }
 IN_LINES = [
     ("code", "Fix this:\n```python\ndef f(:\n```"),
@@ -318,6 +317,7 @@ PAGES = {
     ),
     "读一下https://a.org/中文，好吗": ("https://a.org/中文",),
     "ftp://a.org file:///etc/passwd https://user:key@a.org https:// http://": (),
+    "Proofread: the page https://a.org are good": (),
     "What does this print? ```fetch('https://a.org')```": (),
 }
 
