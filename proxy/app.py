@@ -15,6 +15,8 @@ from .edge import Edge
 from .errors import failure
 from .forwarding import Forward, Passage
 from .house import House
+from .responses_routes import Responses, StoredResponses
+from .responses_state import ResponseState
 from .routes import ChatCompletions, Health, Models
 from .tool_routes import Open, Search
 
@@ -25,6 +27,7 @@ def build(config: Config) -> Edge:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await house.store.secret()  # says in the log, once, if a shared store is not there
         yield
         await house.aclose()
 
@@ -34,9 +37,14 @@ def build(config: Config) -> Edge:
     passage = Passage(edge, config.server.request_timeout)
     delivery = Delivery(config.server.request_timeout, lambda: edge.stopping)
     models, health = Models(house), Health(edge)
+    state = ResponseState(house.store)
+    kept = StoredResponses(house, state)
     # Plain Starlette routes on ASGI applications: FastAPI's own machinery would cost twice as much per request.
     app.router.routes += [
         Route("/v1/chat/completions", ChatCompletions(house, delivery, passage), methods=["POST"]),
+        Route("/v1/responses", Responses(house, delivery, state), methods=["POST"]),
+        Route("/v1/responses/{id}", kept, methods=["GET", "DELETE"]),
+        Route("/v1/responses/{id}/input_items", kept, methods=["GET"]),
         Route("/v1/search", Search(house), methods=["POST"]),
         Route("/v1/open", Open(house), methods=["POST"]),
         Route("/v1/models", models, methods=["GET"]),

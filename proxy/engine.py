@@ -17,7 +17,7 @@ from tools.toolbox import Desk, Toolbox
 
 from .citations import Citer, Style
 from .errors import NO_RETRY, truncated
-from .events import Event, Failed, Finished, TextDelta, UsageSeen
+from .events import Event, Failed, Finished, TextDelta, ToolCallDelta, ToolStarted, UsageSeen
 from .inject import Offer
 from .loop import End, KeepTurn, RunTools, ToolLoop
 from .request import ChatRequest
@@ -156,6 +156,9 @@ class _Answering:
         for event in events:
             if isinstance(event, TextDelta):
                 out += self._citer.feed(event.text)
+            elif isinstance(event, ToolStarted | ToolCallDelta):
+                out += self._citer.release()  # what waited was the end of this stretch of text
+                out.append(event)
             elif isinstance(event, UsageSeen):
                 out += self._citer.flush()
                 out.append(UsageSeen({**event.usage, **_tool_usage(self._desk)}))
@@ -191,6 +194,7 @@ class _Answering:
             caller=request.caller,
             names=(*sorted(offer.client_tools), *offer.owned),
             room=room,
+            most_calls=search.max_calls,
             assist=assist,
         )
 

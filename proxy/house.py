@@ -14,6 +14,7 @@ from providers.exchange import Exchange
 from providers.shared import SharedShelf
 from providers.web.guard import Guard
 from providers.web.http import Fetcher
+from tools.base import OPEN_PAGE
 from tools.toolbox import Toolbox, ToolPolicy
 
 from . import turns
@@ -114,7 +115,9 @@ class House:
         if echoes.changed:
             request = replace(request, body={**request.body, "messages": echoes.messages})
         known = {**echoes.known, **request.sources}
-        return replace(offer(request, self.toolbox.specs), taken=echoes.taken, known=known)
+        # Without live access what an engine has found may be read, and no page be fetched.
+        specs = [spec for spec in self.toolbox.specs if request.search.live or spec.tool != OPEN_PAGE]
+        return replace(offer(request, specs), taken=echoes.taken, known=known)
 
     def answer(self, request: ChatRequest, decision: Decision, road: Road) -> AsyncGenerator[list[Event], None]:
         return self.engine.answer(request, self.offer(request, decision), road)

@@ -115,6 +115,7 @@ class ToolLoop:
         self._messages: list[Any] = list(offer.body["messages"])
         self._given = len(self._messages)  # what comes behind these is hidden from the client
         self._key = new_key() if offer.owned else ""
+        self._last_turn: list[dict[str, Any]] = []  # the client's turn, with what ran in it
         self._reason = ""  # how the answer will end once its turn is kept
         self._rounds = 0
         self._round = _Round()
@@ -179,7 +180,7 @@ class ToolLoop:
             self._keep_turn(calls, {result.id: result.text for result in results})
             return finished
         self._messages.append(self._assistant_message(calls))
-        self._messages += [{"role": "tool", "tool_call_id": r.id, "content": r.text} for r in results]
+        self._messages += [_result_message(result.id, result.text) for result in results]
         self._rounds += 1
         self._ran = True
         self._last = spent or self._rounds >= self._max_rounds
@@ -274,8 +275,9 @@ class ToolLoop:
         return out + self._end(self._reason)
 
     def _keep_turn(self, calls: list[_Call], results: dict[str, str]) -> None:
-        hidden = self._messages[self._given :]
-        self._action = KeepTurn(self._key, hidden, self._assistant_message(calls), results)
+        hidden, said = self._messages[self._given :], self._assistant_message(calls)
+        self._last_turn = [said, *(_result_message(id_, text) for id_, text in results.items())]
+        self._action = KeepTurn(self._key, hidden, said, results)
 
     def _as_tool_call(self, call: _Call) -> ToolCall:
         return ToolCall(call.id, self._tool_of(call), "".join(call.arguments))
@@ -283,8 +285,8 @@ class ToolLoop:
     def _end(self, reason: str) -> list[Event]:
         self._action = End()
         theirs = [call for call in self._round.calls.values() if not call.ours]
-        transcript = (*self._messages[self._given :], self._assistant_message(theirs))
-        return [UsageSeen(self._usage), Finished(reason, transcript)]
+        last = self._last_turn or [self._assistant_message(theirs)]
+        return [UsageSeen(self._usage), Finished(reason, (*self._messages[self._given :], *last))]
 
     # What the model is asked
 
@@ -322,6 +324,10 @@ class ToolLoop:
 
     def _tool_of(self, call: _Call) -> str:
         return self._offer.owned.get(call.name, call.name)
+
+
+def _result_message(call_id: str, text: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
 
 
 def announces_search(text: str) -> bool:

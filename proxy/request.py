@@ -20,6 +20,7 @@ class SearchOptions:
     country: str = ""
     allowed_domains: tuple[str, ...] = ()
     blocked_domains: tuple[str, ...] = ()
+    max_calls: int | None = None  # how many calls of ours may run at most
     live: bool = True  # may pages be fetched for it, or only what is cached be used?
 
 

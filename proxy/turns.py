@@ -81,7 +81,7 @@ def restored(messages: Sequence[Any], turns: Mapping[str, Turn]) -> Restored:
             answers = _answers(messages, place, calls)
             moved.update(answers.values())
             turn = turns.get(key)
-            out += _restore(message, turn, {_bare(id_): messages[at] for id_, at in answers.items()})
+            out += _restore(message, turn, {bare(id_): messages[at] for id_, at in answers.items()})
             if turn:
                 sources.update({n: (url, title) for n, url, title in turn.sources})
         elif _role(message) == "tool" and (place in moved or _key_of(message.get("tool_call_id"))):
@@ -107,7 +107,7 @@ def _answers(messages: Sequence[Any], place: int, calls: Sequence[Mapping[str, A
 
 def _restore(message: Mapping[str, Any], turn: Turn | None, answers: Mapping[str, Any]) -> Iterator[Any]:
     """One turn. `answers` are the client's results by the upstream's own ids; a call without one is left out."""
-    given = {_bare(call["id"]): call for call in _calls(message) if isinstance(call.get("id"), str)}
+    given = {bare(call["id"]): call for call in _calls(message) if isinstance(call.get("id"), str)}
     if turn is None:
         yield from _answered({**message}, given.values(), {}, answers)
         return
@@ -127,14 +127,14 @@ def _answered(
     message: dict[str, Any], calls: Iterable[Mapping[str, Any]], ours: Mapping[str, str], answers: Mapping[str, Any]
 ) -> Iterator[Any]:
     """An assistant's message with those of its calls that are answered, and the answers behind it, in order."""
-    bare = [{**call, "id": _bare(call["id"])} for call in calls]
-    bare = [call for call in bare if call["id"] in ours or call["id"] in answers]
+    kept = [{**call, "id": bare(call["id"])} for call in calls]
+    kept = [call for call in kept if call["id"] in ours or call["id"] in answers]
     message.pop("tool_calls", None)
-    if bare:
-        yield {**message, "tool_calls": bare}
+    if kept:
+        yield {**message, "tool_calls": kept}
     elif message.get("content"):
         yield message
-    for call in bare:
+    for call in kept:
         if call["id"] in ours:
             yield {"role": "tool", "tool_call_id": call["id"], "content": ours[call["id"]]}
         else:
@@ -162,5 +162,6 @@ def _key_of(call_id: object) -> str:
     return found[1] if found else ""
 
 
-def _bare(call_id: str) -> str:
+def bare(call_id: str) -> str:
+    """The upstream's own id."""
     return _MARKED.sub("", call_id)

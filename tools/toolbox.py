@@ -85,12 +85,14 @@ class Toolbox:
         caller: str = "",
         names: Sequence[str] = (),
         room: int | None = None,
+        most_calls: int | None = None,
         assist: bool = False,
     ) -> Desk:
         """A desk for one request: `limit` is how many results it wants, `secrets` are the keys that came with it,
         `caller` is whose it is: what private providers gave is kept for its caller alone; `names` are all tools as the
-        model knows them, the client's too; `room` is how many characters of the web the model has room for; `assist`
-        is for weak models: the first search also reads its best pages, and the rule for citing comes last."""
+        model knows them, the client's too; `room` is how many characters of the web the model can hold; `most_calls` is
+        how many calls the client allows; `assist` is for weak models: the first search also reads its best pages, and
+        the rule for citing comes last."""
         provenance = Provenance(self.policy.provenance, seen_texts)
         if self.policy.provenance == "context":  # what earlier answers cited
             provenance.add(source.url for source in ledger)
@@ -105,6 +107,7 @@ class Toolbox:
             caller=caller,
             names=names,
             room=room,
+            most_calls=most_calls,
             assist=assist,
         )
 
@@ -125,6 +128,7 @@ class Desk:
         caller: str,
         names: Sequence[str],
         room: int | None,
+        most_calls: int | None,
         assist: bool,
     ) -> None:
         self.searches = 0
@@ -143,6 +147,7 @@ class Desk:
         self._remembered: dict[str, ToolResult] = {}
         self._pages: dict[str, asyncio.Task[ReadPage]] = {}
         self._assist = assist
+        self._calls_left = most_calls
         self._room = self._policy.max_characters
         self._longest = self._policy.max_page_length
         self._longest_snippet = web_search.MAX_SNIPPET
@@ -156,7 +161,7 @@ class Desk:
     def spent(self) -> bool:
         """Whether the searches, the pages or the characters of this request are used up."""
         used_up = self.searches >= self._policy.max_searches or self.pages >= self._policy.max_opens
-        return used_up or self._room < open_page.SHORTEST
+        return used_up or self._calls_left == 0 or self._room < open_page.SHORTEST
 
     async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """All calls of one turn, together. Sources are numbered in the order of the calls, whoever answers first."""
@@ -165,7 +170,11 @@ class Desk:
         for arguments in turn:
             if not isinstance(arguments, str) and _key(arguments) not in self._remembered:
                 new.setdefault(_key(arguments), arguments)
-        started = list(new.items())[: self._policy.max_parallel]
+        most = self._policy.max_parallel
+        if self._calls_left is not None:
+            most = min(most, self._calls_left)
+            self._calls_left -= min(most, len(new))
+        started = list(new.items())[:most]
         async with asyncio.TaskGroup() as group:
             tasks = [(key, group.create_task(self._work(arguments))) for key, arguments in started]
         for key, task in tasks:
@@ -224,7 +233,10 @@ class Desk:
         remembered = self._remembered.get(_key(arguments))
         if remembered is None:
             most = self._policy.max_parallel
-            return ToolResult(call.id, f"Not run: at most {most} calls run in one turn. Use what came back.", ok=False)
+            reason = (
+                f"at most {most} calls run in one turn" if self._calls_left is None else "no more calls are allowed"
+            )
+            return ToolResult(call.id, f"Not run: {reason}. Use what came back.", ok=False)
         return replace(remembered, id=call.id)
 
     async def _settled(self, answer: Answer) -> ToolResult:

@@ -62,7 +62,7 @@ def decode(raw: bytes) -> ChatRequest:
         raise refuse(400, "`stream` must be true or false.", param="stream", code="invalid_type")
     if not isinstance(body.get("tools"), list | None):
         raise refuse(400, "`tools` must be a list.", param="tools", code="invalid_type")
-    search, stripped = _take_out_search(body)
+    search, stripped = take_out_search(body)
     options = body.get("stream_options")
     usage = isinstance(options, dict) and options.get("include_usage") is True
     return ChatRequest(stripped, raw, model, bool(body.get("stream")), usage, search, changed=stripped != body)
@@ -76,7 +76,7 @@ def _can_be_sent(body: dict[str, Any]) -> bool:
     return True
 
 
-def _take_out_search(body: dict[str, Any]) -> tuple[SearchOptions, dict[str, Any]]:
+def take_out_search(body: dict[str, Any]) -> tuple[SearchOptions, dict[str, Any]]:
     """What the client says about search, and its body without those fields: no other upstream knows them."""
     asked, options = "", dict[str, Any]()
     body = dict(body)

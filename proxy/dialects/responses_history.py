@@ -9,17 +9,17 @@ first counts. A search that the store has forgotten, and thinking that it never 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from ..errors import refuse
 from ..events import merge_fields
+from ..turns import bare
 from .responses_input import ResponsesRequest
 from .responses_items import OUTPUT_TYPES, chat_content, text_of
-
-_MARK = re.compile(r"_gw[A-Za-z0-9]{12}\Z")  # what the client's call ids carry beyond the upstream's
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,15 @@ class KnownItem:
     item: dict[str, Any]
     messages: tuple[dict[str, Any], ...]
     round_id: str = ""
+    place: int = 0  # of a call among the calls of its round: the client's are shown before ours have run
+
+
+UNKNOWN = KnownItem({}, ())
 
 
 def references(request: ResponsesRequest) -> list[str]:
     """The ids that must be looked up: references, and echoed output, of which more may be known than it says."""
-    return list(dict.fromkeys(item["id"] for item in request.items if _refers(item)))
+    return list(dict.fromkeys(_name(item) for item in request.items if _refers(item)))
 
 
 def messages(
@@ -60,12 +64,18 @@ def messages(
 
 def _refers(item: Mapping[str, Any]) -> bool:
     is_output = item["type"] in OUTPUT_TYPES and item.get("role", "assistant") == "assistant"
-    return (is_output or item["type"] == "item_reference") and isinstance(item.get("id"), str) and bool(item["id"])
+    return (is_output or item["type"] == "item_reference") and bool(_name(item))
+
+
+def _name(item: Mapping[str, Any]) -> str:
+    """What an item is stored under. The AI SDK sends calls back without their own id."""
+    name = item.get("id") or (item.get("call_id") if item["type"] == "function_call" else None)
+    return name if isinstance(name, str) else ""
 
 
 def _read(items: Sequence[dict[str, Any]], param: str, known: Mapping[str, KnownItem], history: _History) -> None:
     for i, item in enumerate(items):
-        found = known.get(item["id"]) if _refers(item) else None
+        found = known.get(_name(item)) if _refers(item) else None
         if item["type"] == "item_reference" and found is None:
             text = f"Item with id '{item['id']}' not found."
             raise refuse(404, text, param=f"{param}[{i}].id", code="item_not_found")
@@ -76,7 +86,7 @@ def _read(items: Sequence[dict[str, Any]], param: str, known: Mapping[str, Known
                 raise refuse(400, text, param=f"{param}[{i}].call_id", code="invalid_value")
         elif found is not None and _says_the_same(item, found.item):
             for message in found.messages:
-                history.add(message, round_id=found.round_id, alias=found.item.get("call_id", ""))
+                history.add(message, found)
         else:
             for message in _plain(item):
                 history.add(message)
@@ -87,8 +97,17 @@ def _says_the_same(item: Mapping[str, Any], stored: Mapping[str, Any]) -> bool:
     if item["type"] == "message":
         return text_of(item["content"]) == text_of(stored.get("content") or ())
     if item["type"] == "function_call":
-        return all(item[name] == stored.get(name) for name in ("call_id", "name", "arguments"))
+        same = all(item[name] == stored.get(name) for name in ("call_id", "name"))
+        return same and _value(item["arguments"]) == _value(stored.get("arguments"))
     return True
+
+
+def _value(arguments: Any) -> Any:
+    """What arguments say, however they are spaced."""
+    try:
+        return orjson.loads(arguments)
+    except (orjson.JSONDecodeError, TypeError):
+        return arguments
 
 
 def _plain(item: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -117,6 +136,7 @@ def _output(item: Mapping[str, Any]) -> Any:
 class _Call:
     call: dict[str, Any]
     names: tuple[str, ...]  # the ids that an answer may name it by
+    place: int
     answer: dict[str, Any] | None = None
 
 
@@ -134,8 +154,8 @@ class _Turn:
             return self.open and self.round_id == round_id
         return self.open and not any(call.answer for call in self.calls)
 
-    def say(self, message: Mapping[str, Any], round_id: str, alias: str) -> None:
-        self.round_id = self.round_id or round_id
+    def say(self, message: Mapping[str, Any], known: KnownItem) -> None:
+        self.round_id = self.round_id or known.round_id
         fields = {key: value for key, value in message.items() if key not in ("role", "content", "tool_calls")}
         said, content = self.message.get("content"), message.get("content")
         if said and content:
@@ -144,10 +164,11 @@ class _Turn:
         merge_fields(self.message, fields)
         self.message["content"] = content or said
         for call in message.get("tool_calls") or ():
-            self.calls.append(_Call(call, tuple(filter(None, (call["id"], alias)))))
+            names = tuple(filter(None, (call["id"], known.item.get("call_id"))))
+            self.calls.append(_Call(call, names, known.place or len(self.calls)))
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        answered = [call for call in self.calls if call.answer]
+        answered = sorted((call for call in self.calls if call.answer), key=lambda call: call.place)
         if answered:
             yield {**self.message, "tool_calls": [call.call for call in answered]}
         elif self.message.get("content"):
@@ -165,23 +186,22 @@ class _History:
         if self._entries and isinstance(last := self._entries[-1], _Turn):
             last.open = False
 
-    def add(self, message: Mapping[str, Any], *, round_id: str = "", alias: str = "") -> None:
+    def add(self, message: Mapping[str, Any], known: KnownItem = UNKNOWN) -> None:
         if message["role"] == "tool":
             self.answer(message["tool_call_id"], {key: v for key, v in message.items() if key != "tool_call_id"})
         elif message["role"] != "assistant":
             self._entries.append(dict(message))
         else:
             last = self._entries[-1] if self._entries else None
-            if not (isinstance(last, _Turn) and last.takes(round_id)):
+            if not (isinstance(last, _Turn) and last.takes(known.round_id)):
                 last = _Turn({"role": "assistant", "content": None})
                 self._entries.append(last)
-            last.say(message, round_id, alias)
+            last.say(message, known)
 
     def answer(self, call_id: str, message: dict[str, Any]) -> bool:
         """Puts an answer behind its call: of the calls with that id the first unanswered one of the latest turn."""
-        bare = _MARK.sub("", call_id)
         found = False
-        for name in dict.fromkeys((call_id, bare)):
+        for name in dict.fromkeys((call_id, bare(call_id))):
             for turn in reversed(self._entries):
                 named = [call for call in turn.calls if name in call.names] if isinstance(turn, _Turn) else []
                 found = found or bool(named)

@@ -84,7 +84,7 @@ def decode(raw: bytes) -> ResponsesRequest:
         body["tool_choice"] = choice
     if body.get("stream"):
         body["stream_options"] = {"include_usage": True}
-    search, body = chat._take_out_search(body)
+    search, body = chat.take_out_search(body)
     return ResponsesRequest(
         raw,
         model,
@@ -95,7 +95,11 @@ def decode(raw: bytes) -> ResponsesRequest:
         given.get("store") is not False,
         frozenset(given.get("include") or ()),
         given.get("max_tool_calls"),
-        replace(search, live=all(tool.get("external_web_access") is not False for tool in hosted)),
+        replace(
+            search,
+            max_calls=given.get("max_tool_calls"),
+            live=all(tool.get("external_web_access") is not False for tool in hosted),
+        ),
         body,
         _echo(given, model),
     )

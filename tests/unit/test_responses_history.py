@@ -213,7 +213,7 @@ def test_refusals_are_read_as_text() -> None:
 def test_everything_with_an_id_that_was_output_is_looked_up() -> None:
     items = [{**HI, "id": "msg_u"}, WS, said("x", id="msg_1"), call("a", id="fc_1"), call("b"), ref("rs_1"), WS]
     items += [{"type": "reasoning", "id": "rs_2", "summary": []}, said("y", id=""), {**output("a"), "id": "fco_1"}]
-    assert references(read(items)) == ["ws_1", "msg_1", "fc_1", "rs_1", "rs_2"]
+    assert references(read(items)) == ["ws_1", "msg_1", "fc_1", "b", "rs_1", "rs_2"]
 
 
 def test_references_become_what_they_stand_for() -> None:

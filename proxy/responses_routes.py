@@ -1,0 +1,152 @@
+"""`/v1/responses`: the same engine in another dialect, with a memory. Handed a request, finds what it builds on, lets
+the engine answer, keeps the answer for its caller, and delivers. Also what was kept: read, listed and deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+import orjson
+from starlette.types import Receive, Scope, Send
+
+from . import reception
+from .delivery import SEARCH_HEADER, Delivery, failure_in, send_failure, send_json, while_connected
+from .dialects import responses
+from .dialects.responses_history import messages, references
+from .dialects.responses_input import ResponsesRequest, decode
+from .dialects.responses_output import new_id
+from .edge import read_body
+from .errors import refuse
+from .events import Event, Finished, ToolFinished
+from .house import House
+from .reception import Received
+from .request import ChatRequest
+from .responses_state import ResponseState, Stored, known_items
+
+
+class Responses:
+    """`POST /v1/responses`"""
+
+    def __init__(self, house: House, delivery: Delivery, state: ResponseState) -> None:
+        self._house = house
+        self._delivery = delivery
+        self._state = state
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asked = decode(await read_body(receive, scope, self._house.config.server))
+        await while_connected(receive, self._serve(scope, send, asked))
+
+    async def _serve(self, scope: Scope, send: Send, asked: ResponsesRequest) -> None:
+        request, told = await self._as_chat(scope, asked)
+        received = await reception.receive(self._house, scope, request)
+        if not received.decision.offered:
+            received = replace(received, request=_without_search(received.request))
+        answer = _Answer(self._state, asked, received, told)
+        headers = {SEARCH_HEADER: received.decision.header}
+        async with aclosing(self._house.answer(received.request, received.decision, received.road)) as events:
+            if asked.stream:
+                failed = await self._delivery.stream(send, events, answer, headers, answer.keep)
+            else:
+                gathered = await self._delivery.gather(events, headers)
+                failed = failure_in(gathered)
+                answer.feed(gathered)
+                if failed:
+                    await send_failure(send, failed, headers)
+                else:
+                    assert isinstance(gathered[-1], Finished)
+                    await answer.keep(gathered[-1])
+                    await send_json(send, 200, orjson.dumps(answer.encoder.response), headers)
+        if headers[SEARCH_HEADER] != received.decision.header:
+            scope["notes"].append(f"search {headers[SEARCH_HEADER]}")
+        if failed:
+            scope["notes"].append(f"failed {failed.error['code']}")
+
+    async def _as_chat(self, scope: Scope, asked: ResponsesRequest) -> tuple[ChatRequest, int]:
+        """The request as the engine takes it, and how many of its messages are instructions."""
+        owner = await reception.owner(self._house, scope)
+        previous, sources = list[dict[str, Any]](), dict[int, tuple[str, str]]()
+        if asked.previous_response_id:
+            stored = await self._state.find(owner, asked.previous_response_id, "previous_response_id")
+            previous, sources = stored.messages, stored.sources
+        known, cited = await self._state.known(owner, references(asked))
+        conversation = messages(replace(asked, instructions=None), previous, known)
+        told = messages(replace(asked, items=[]), (), known) if asked.instructions else []
+        body = {**asked.body, "messages": [*told, *conversation]}
+        request = ChatRequest(body, asked.raw, asked.model, asked.stream, True, asked.search, changed=True)
+        request.sources = {**sources, **cited}
+        return request, len(told)
+
+
+class _Answer:
+    """One answer on its way out: the encoder, and what must be kept of it before the client hears of its end."""
+
+    def __init__(self, state: ResponseState, asked: ResponsesRequest, received: Received, told: int) -> None:
+        self.encoder = responses.Encoder(asked, new_id("resp"))
+        self._state = state
+        self._asked = asked
+        self._request = received.request
+        self._told = told
+        self._sources = dict(received.request.sources)
+
+    def feed(self, events: Iterable[Event]) -> bytes:
+        batch = list(events)
+        for event in batch:
+            if isinstance(event, ToolFinished):
+                self._sources.update({source.n: (source.url, source.title) for source in event.sources})
+        return self.encoder.feed(batch)
+
+    async def keep(self, finished: Finished) -> None:
+        if not self._asked.store:
+            return
+        response = self.encoder.response
+        transcript = [dict(message) for message in finished.transcript]
+        before = self._request.body["messages"][self._told :]
+        items = [{"id": new_id("msg"), **item} for item in self._asked.items]
+        stored = Stored(response, items, [*before, *transcript], self._sources)
+        await self._state.keep(self._request.caller, stored, known_items(response, transcript, self.encoder.calls))
+
+
+def _without_search(request: ChatRequest) -> ChatRequest:
+    """What spoke of tools goes with the last of them."""
+    if "tools" in request.body:
+        return request
+    body = {k: v for k, v in request.body.items() if k not in ("tool_choice", "parallel_tool_calls")}
+    return replace(request, body=body)
+
+
+class StoredResponses:
+    """`GET` and `DELETE /v1/responses/{id}`, `GET /v1/responses/{id}/input_items`"""
+
+    def __init__(self, house: House, state: ResponseState) -> None:
+        self._house = house
+        self._state = state
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        owner = await reception.owner(self._house, scope)
+        response_id = scope["path_params"]["id"]
+        if scope["method"] == "DELETE":
+            await self._state.delete(owner, response_id)
+            body: dict[str, Any] = {"id": response_id, "object": "response", "deleted": True}
+        else:
+            stored = await self._state.find(owner, response_id)
+            listed = scope["path"].endswith("/input_items")
+            body = _page(stored.items, scope["query_string"]) if listed else stored.response
+        await send_json(send, 200, orjson.dumps(body))
+
+
+def _page(items: Sequence[dict[str, Any]], query: bytes) -> dict[str, Any]:
+    """A page of input items: the newest first, as OpenAI lists them, unless the client says otherwise."""
+    said = dict(part.partition("=")[::2] for part in query.decode("latin-1").split("&"))
+    listed = list(items if said.get("order") == "asc" else reversed(items))
+    if after := said.get("after"):
+        places = [at for at, item in enumerate(listed) if item["id"] == after]
+        if not places:
+            raise refuse(400, f"There is no item '{after}' to go on from.", param="after", code="invalid_value")
+        listed = listed[places[0] + 1 :]
+    limit = int(said["limit"]) if said.get("limit", "").isdigit() else 20
+    shown = listed[: max(1, min(limit, 100))]
+    ends = {"first_id": shown[0]["id"] if shown else None, "last_id": shown[-1]["id"] if shown else None}
+    return {"object": "list", "data": shown, **ends, "has_more": len(shown) < len(listed)}

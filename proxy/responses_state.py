@@ -1,0 +1,152 @@
+"""What a stored response is: the object, its input, the conversation as the model knows it, and for each output item
+the hidden messages that it stands for. Handed a finished answer, keeps it for its caller; handed ids, finds it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+
+from .dialects.responses_history import KnownItem
+from .errors import RequestError, failure, refuse
+from .store import Store
+
+KEPT = 7 * 24 * 3600.0
+Sources = Mapping[int, tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    response: dict[str, Any]
+    items: list[dict[str, Any]]  # its input
+    messages: list[dict[str, Any]]  # all of the conversation so far, without instructions
+    sources: dict[int, tuple[str, str]]
+
+
+class ResponseState:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def find(self, owner: str, response_id: str, param: str | None = None) -> Stored:
+        """Raises `RequestError`: 404 where there is none, 503 where nobody can tell."""
+        data = await self._store.get("response", owner, response_id)
+        if data is None:
+            raise self._missing(f"Response with id '{response_id}' not found.", param)
+        response, items, messages, sources = orjson.loads(data)
+        return Stored(response, items, messages, {n: (url, title) for n, url, title in sources})
+
+    async def known(self, owner: str, ids: Sequence[str]) -> tuple[dict[str, KnownItem], dict[int, tuple[str, str]]]:
+        """What is known of these items, and the sources that their texts cite."""
+        found = await asyncio.gather(*(self._store.get("item", owner, id_) for id_ in ids))
+        if not self._store.sure and None in found:
+            raise self._missing("An item of the input cannot be looked up.", "input")
+        known: dict[str, KnownItem] = {}
+        sources: dict[int, tuple[str, str]] = {}
+        for id_, data in zip(ids, found, strict=True):
+            if data is not None:
+                item, messages, round_id, place, cited = orjson.loads(data)
+                known[id_] = KnownItem(item, tuple(messages), round_id, place)
+                sources.update({n: (url, title) for n, url, title in cited})
+        return known, sources
+
+    async def keep(self, owner: str, stored: Stored, known: Sequence[KnownItem]) -> None:
+        cited = [(n, url, title) for n, (url, title) in stored.sources.items()]
+        parts = orjson.dumps([stored.response, stored.items, stored.messages, cited])
+        kept = [self._store.put("response", owner, stored.response["id"], parts, KEPT)]
+        for entry in known:
+            data = orjson.dumps([entry.item, entry.messages, entry.round_id, entry.place, cited])
+            for id_ in _names(entry.item):
+                kept.append(self._store.put("item", owner, id_, data, KEPT))
+        await asyncio.gather(*kept)
+
+    async def delete(self, owner: str, response_id: str) -> None:
+        stored = await self.find(owner, response_id)
+        names = [name for item in stored.response["output"] for name in _names(item)]
+        gone = await self._store.delete("response", owner, response_id)
+        if not gone:
+            raise self._missing(f"Response with id '{response_id}' not found.", None)
+        await asyncio.gather(*(self._store.delete("item", owner, name) for name in names))
+
+    def _missing(self, text: str, param: str | None) -> RequestError:
+        if not self._store.sure:
+            text = "The store cannot be reached; ask again in a moment."
+            failed = failure(503, text, code="store_unavailable", retry=True)
+            return RequestError(replace(failed, headers={"retry-after": "5"}))
+        code = "previous_response_not_found" if param == "previous_response_id" else "not_found"
+        return refuse(404, text, param=param, code=code)
+
+
+def _place(messages: Sequence[Mapping[str, Any]], said: Mapping[str, Any]) -> int:
+    """Where the call that an item stands for was made among those of its round, counted from 1; 0 for no call."""
+    called = next((message["tool_calls"][0]["id"] for message in messages if message.get("tool_calls")), None)
+    ids = [call["id"] for call in said.get("tool_calls") or ()]
+    return ids.index(called) + 1 if called in ids else 0
+
+
+def _names(item: Mapping[str, Any]) -> list[str]:
+    """The ids by which an item is asked for. Some clients send a call back by its `call_id` alone."""
+    return [item["id"], *([item["call_id"]] if item["type"] == "function_call" else [])]
+
+
+def known_items(
+    response: Mapping[str, Any], transcript: Sequence[Mapping[str, Any]], calls: Mapping[str, str]
+) -> list[KnownItem]:
+    """Each output item with the part of the transcript that it stands for. `calls`: search item → our call."""
+    return list(_Rounds(response["id"], transcript).assign(response["output"], calls))
+
+
+class _Rounds:
+    """The assistant's messages of a transcript, one per round, as they are shared out among output items."""
+
+    def __init__(self, response_id: str, transcript: Sequence[Mapping[str, Any]]) -> None:
+        self._id = response_id
+        self._said = [message for message in transcript if message["role"] == "assistant"]
+        self._results = {m["tool_call_id"]: m for m in transcript if m["role"] == "tool"}
+        self._round_of = {call["id"]: at for at, m in enumerate(self._said) for call in m.get("tool_calls") or ()}
+        self._calls = {call["id"]: call for m in self._said for call in m.get("tool_calls") or ()}
+        self._theirs = [id_ for id_ in self._calls if id_ not in self._results]
+        self._texts = [at for at, message in enumerate(self._said) if message.get("content")]
+        self._thought = set[int]()  # rounds whose reasoning has its place
+
+    def assign(self, output: Sequence[dict[str, Any]], calls: Mapping[str, str]) -> Iterator[KnownItem]:
+        waiting: list[dict[str, Any]] = []  # reasoning belongs to what comes after it
+        for item in output:
+            if item["type"] == "reasoning":
+                waiting.append(item)
+                continue
+            at, messages = self._part(item, calls)
+            for thought in waiting:
+                yield KnownItem(thought, tuple(self._reasoning(at)), f"{self._id}:{at}")
+            waiting = []
+            yield KnownItem(
+                item, (*self._reasoning(at), *messages), f"{self._id}:{at}", _place(messages, self._said[at])
+            )
+        for thought in waiting:
+            yield KnownItem(thought, (), "")
+
+    def _part(self, item: Mapping[str, Any], calls: Mapping[str, str]) -> tuple[int, list[dict[str, Any]]]:
+        last = len(self._said) - 1
+        if item["type"] == "message":
+            at = self._texts.pop(0) if self._texts else last
+            return at, [{"role": "assistant", "content": self._said[at].get("content")}]
+        if item["type"] == "function_call":
+            return last, self._call(self._theirs.pop(0)) if self._theirs else []
+        call = calls.get(item["id"], "")
+        return self._round_of.get(call, last), self._call(call) if call in self._results else []
+
+    def _call(self, id_: str) -> list[dict[str, Any]]:
+        """A call and its result; of several pages that one call opened, the first stands for it."""
+        called = {"role": "assistant", "content": None, "tool_calls": [self._calls[id_]]}
+        result = self._results.pop(id_, None)
+        return [called, dict(result)] if result else [called]
+
+    def _reasoning(self, at: int) -> list[dict[str, Any]]:
+        fields = {k: v for k, v in self._said[at].items() if k not in ("role", "content", "tool_calls")}
+        if not fields or at in self._thought:
+            return []
+        self._thought.add(at)
+        return [{"role": "assistant", "content": None, **fields}]
