@@ -57,12 +57,12 @@ def ask(proxy: Groundwire, model: str, **fields: Any) -> httpx.Response:
     return httpx.post(f"{proxy.url}/chat/completions", json=body, timeout=60)
 
 
-@pytest.mark.parametrize("model", VENDORS)
+@pytest.mark.parametrize("vendor", VENDORS)
 @pytest.mark.parametrize("stream", [True, False])
-def test_searched_and_cited(proxy: Groundwire, servers: dict[str, VendorServer], model: str, stream: bool) -> None:
-    server = servers[model]
+def test_searched_and_cited(proxy: Groundwire, servers: dict[str, VendorServer], vendor: str, stream: bool) -> None:
+    server = servers[vendor]
     server.script(SEARCH, text("Scattering ", "[1]."))
-    answer = ask(proxy, model, stream=stream)
+    answer = ask(proxy, vendor, stream=stream)
     assert answer.status_code == 200, answer.text
     if stream:
         chunks = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
@@ -77,10 +77,10 @@ def test_searched_and_cited(proxy: Groundwire, servers: dict[str, VendorServer],
     assert "Rayleigh" in json.dumps(server.requests[1])
 
 
-@pytest.mark.parametrize("model", VENDORS)
-def test_the_last_round_is_accepted(config: dict[str, Any], servers: dict[str, VendorServer], model: str) -> None:
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_the_last_round_is_accepted(config: dict[str, Any], servers: dict[str, VendorServer], vendor: str) -> None:
     """A model that keeps calling: in its last round it is forced to answer in the way that its vendor allows."""
-    server = servers[model]
+    server = servers[vendor]
     server.script(
         SEARCH,
         call("web_search", {"query": "sky"}, id="c2"),
@@ -92,25 +92,25 @@ def test_the_last_round_is_accepted(config: dict[str, Any], servers: dict[str, V
         "type": "litellm",
         "base_url": server.url,
         "api_key": "sk-vendor-key-of-ours",
-        "models": [model],
+        "models": [vendor],
     }
     with Groundwire({**config, "upstreams": [upstream], "tools": {"max_rounds": 2}}) as proxy:
-        answer = ask(proxy, model)
+        answer = ask(proxy, vendor)
     assert answer.json()["choices"][0]["message"]["content"] == "At last.", answer.text
     assert server.complaints == []
 
 
-@pytest.mark.parametrize("model", VENDORS)
+@pytest.mark.parametrize("vendor", VENDORS)
 @pytest.mark.parametrize("mode", ["prompted", "none"])
 def test_models_that_cannot_call(
-    config: dict[str, Any], servers: dict[str, VendorServer], model: str, mode: str
+    config: dict[str, Any], servers: dict[str, VendorServer], vendor: str, mode: str
 ) -> None:
-    server = servers[model]
+    server = servers[vendor]
     leak = '<tool_call>{"name": "web_search", "arguments": {"query": "sky blue"}}</tool_call>'
     server.script(*([text(leak)] if mode == "prompted" else []), text("Scattering [1]."))
-    upstream = {"name": "v", "type": "litellm", "base_url": server.url, "api_key": "sk-vendor-key", "models": [model]}
+    upstream = {"name": "v", "type": "litellm", "base_url": server.url, "api_key": "sk-vendor-key", "models": [vendor]}
     with Groundwire({**config, "upstreams": [{**upstream, "tool_calls": mode}]}) as proxy:
-        answer = ask(proxy, model)
+        answer = ask(proxy, vendor)
     assert answer.json()["choices"][0]["message"]["content"] == f"Scattering {LINK}.", answer.text
     assert server.complaints == []
     assert not any("tools" in request for request in server.requests)
