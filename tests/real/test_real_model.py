@@ -169,3 +169,14 @@ def test_left_alone_it_never_searches(model: RealModel, tmp_path: Path) -> None:
     assert answer.search == "offered; reason=auto"
     assert not answer.results
     assert "web_search" not in model.prompt
+
+
+def test_by_itself_it_is_found_out(model: RealModel, tmp_path: Path) -> None:
+    """Nothing said about the model: its server says that its template has no place for tools, and how small it is."""
+    with Groundwire(config(model, tmp_path, CORPUS)) as proxy:
+        answer = ask(proxy, "tool_calls: auto")
+        log = proxy.log.read_text()
+    assert_a_whole_stream(answer)
+    assert "searched=first" in answer.search
+    assert answer.results[0]["url"] == SITE + "clock.md"
+    assert "takes no tools, so it is asked with tool_calls: none" in log
