@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -84,3 +87,11 @@ def test_without_providers_there_is_nothing_to_ask(config: dict[str, Any]) -> No
         for path, body in (("search", {"query": "sky"}), ("open", {"url": SITE + "sky.md"})):
             answer = post(proxy, path, body)
             assert (answer.status_code, answer.json()["error"]["code"]) == (404, "no_provider")
+
+
+def test_the_guide_shows_requests_that_work(proxy: Groundwire) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
+    shown = re.findall(r"curl -s http://127\.0\.0\.1:8080/v1/(\w+) .*?-d '(.*?)'\n", guide, re.DOTALL)
+    assert [path for path, _ in shown] == ["search", "open"]
+    for path, body in shown:
+        assert post(proxy, path, json.loads(body)).status_code == 200
