@@ -6,7 +6,8 @@ closes the upstream and cancels the tools.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Sequence
+import re
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -18,18 +19,19 @@ from tools.toolbox import Desk, Toolbox
 from .citations import Citer, Style
 from .errors import NO_RETRY, truncated
 from .events import Event, Failed, Finished, TextDelta, ToolCallDelta, ToolStarted, UsageSeen
-from .inject import Offer
+from .inject import OUR_NAMES, Offer
 from .loop import End, KeepTurn, RunTools, ToolLoop
 from .request import ChatRequest
 from .search_first import FirstSearch
 from .store import MemoryStore, Store
-from .turns import Turn
+from .turns import Turn, call_name, calls_in
 from .upstreams.lane import tools_refused
 from .upstreams.road import Road
 
 _RESULTS_PER_CONTEXT_SIZE = {"low": 3, "medium": 5, "high": 10}
 
 
+_READ = re.compile(r"<<<(web-[0-9a-f]{16})\n.*?\n\1>>>", re.DOTALL)  # what was read before the question, put back
 _TURN_KEPT = 24 * 3600.0  # how long a client may take to run its tools
 
 
@@ -147,7 +149,8 @@ class _Answering:
 
     async def _keep(self, action: KeepTurn) -> None:
         sources = [(source.n, source.url, source.title) for source in self._ledger]
-        turn = Turn(action.before, action.calls, action.results, "".join(self._shown), sources)
+        found = self._loop.found
+        turn = Turn(action.before, action.calls, action.results, "".join(self._shown), found, sources)
         await self._engine.store.put("turn", self._request.caller, action.key, turn.encoded(), _TURN_KEPT)
 
     def _dress(self, events: Iterable[Event]) -> list[Event]:
@@ -185,7 +188,8 @@ class _Answering:
         room = stop.lane.context(stop.model) or None
         return self._engine.toolbox.desk(
             ledger=self._ledger,
-            seen_texts=_texts(offer.body["messages"]),
+            seen_texts=_texts(offer.body["messages"], {*offer.owned, *OUR_NAMES} - offer.client_tools),
+            found_before=[url for url, _ in request.sources.values()],
             country=search.country,
             limit=_RESULTS_PER_CONTEXT_SIZE.get(search.context_size),
             allowed_domains=search.allowed_domains,
@@ -205,15 +209,17 @@ def _tool_usage(desk: Desk | None) -> dict[str, Any]:
     return {"server_tool_use": {"web_search_requests": desk.searches, "web_fetch_requests": desk.pages}}
 
 
-def _texts(messages: Iterable[Any]) -> list[str]:
-    """What people and their tools said, for the URLs in it: those may be opened. What a model wrote proves nothing."""
+def _texts(messages: Sequence[Any], ours: Collection[str]) -> list[str]:
+    """What people and their tools said, for the URLs in it: those may be opened. What a model wrote proves nothing, and
+    neither do the results of our own tools that were put back: a page that they showed may have named anything."""
+    own = {call["id"] for message in messages for call in calls_in(message) if call_name(call) in ours}
     texts = []
     for message in messages:
         content = message.get("content")
-        if message.get("role") == "assistant":
+        if message.get("role") == "assistant" or message.get("tool_call_id") in own:
             continue
         if isinstance(content, str):
             texts.append(content)
         elif isinstance(content, list):
             texts += [part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)]
-    return texts
+    return [_READ.sub("", text) if "<<<web-" in text else text for text in texts]

@@ -4,7 +4,6 @@ engine, the toolbox and the upstream that serves a model.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import replace
 
@@ -109,11 +108,11 @@ class House:
 
     def offer(self, request: ChatRequest, decision: Decision) -> Offer:
         """The request as the loop takes it: our decoration out of the history, our tools in."""
-        if not decision.offered:
-            return Offer(request.body, client_tools=frozenset(client_tools(request.body)))
         echoes = self.echoes(request)
         if echoes.changed:
             request = replace(request, body={**request.body, "messages": echoes.messages})
+        if not decision.offered:
+            return Offer(request.body, client_tools=frozenset(client_tools(request.body)))
         known = {**echoes.known, **request.sources}
         # Without live access what an engine has found may be read, and no page be fetched.
         specs = [spec for spec in self.toolbox.specs if request.search.live or spec.tool != OPEN_PAGE]
@@ -122,17 +121,21 @@ class House:
     def answer(self, request: ChatRequest, decision: Decision, road: Road) -> AsyncGenerator[list[Event], None]:
         return self.engine.answer(request, self.offer(request, decision), road)
 
-    async def restored(self, request: ChatRequest) -> ChatRequest:
-        """The request with everything back in its history that earlier answers kept from the client."""
+    async def restored(self, request: ChatRequest, *, whole: bool) -> ChatRequest:
+        """The request with everything back in its history that earlier answers kept from the client; where our tools
+        are not offered, only the ids of its calls are mended."""
         messages = request.body["messages"]
         keys = turns.keys_in(messages)
         if not keys:
             return request
-        found = await asyncio.gather(*(self.store.get("turn", request.caller, key) for key in keys))
-        kept = {key: turn for key, data in zip(keys, found, strict=True) if data and (turn := turns.decoded(data))}
+        kept: dict[str, turns.Turn] = {}
+        for key, data in (await self.store.get_many("turn", request.caller, keys) if whole else {}).items():
+            if len(kept) < turns.MOST_FOUND and (turn := turns.decoded(data)):
+                kept[key] = turn
         history = turns.restored(messages, kept)
         body = {**request.body, "messages": history.messages}
-        return replace(request, body=body, sources=history.sources, changed=True)
+        sources = {**request.sources, **history.sources}
+        return replace(request, body=body, sources=sources, searched=history.searched, changed=True)
 
     async def aclose(self) -> None:
         for lane in self.lanes:

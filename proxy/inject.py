@@ -23,6 +23,9 @@ _CLIENT_SEARCH = re.compile(
     re.IGNORECASE,
 )
 _PREFIX = "groundwire_"
+OUR_NAMES = frozenset(
+    {WEB_SEARCH, OPEN_PAGE, _PREFIX + WEB_SEARCH, _PREFIX + OPEN_PAGE}
+)  # all that they are ever called
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Offer:
     response_format: Any = None  # held back until the final request
     taken: int = 0  # the highest number in square brackets that the conversation already uses
     known: Mapping[int, tuple[str, str]] = field(default_factory=dict)  # n → URL and title, from earlier answers
+    found: str = ""  # what was read before the model is asked, for one that cannot call
 
 
 def decide(request: ChatRequest, mode: str, header: str, available: bool) -> Decision:

@@ -32,7 +32,7 @@ from .events import (
     merge_fields,
 )
 from .inject import Offer, tool_name
-from .turns import marked, new_key
+from .turns import calls_in, marked, new_key
 from .upstreams import quirks
 from .upstreams.quirks import new_call_id
 from .upstreams.thinking import without_thinking
@@ -114,7 +114,7 @@ class ToolLoop:
         self._max_rounds = max_rounds
         self._messages: list[Any] = list(offer.body["messages"])
         self._given = len(self._messages)  # what comes behind these is hidden from the client
-        self._key = new_key() if offer.owned else ""
+        self._key = new_key() if offer.owned or offer.found else ""
         self._last_turn: list[dict[str, Any]] = []  # the client's turn, with what ran in it
         self._reason = ""  # how the answer will end once its turn is kept
         self._rounds = 0
@@ -129,12 +129,16 @@ class ToolLoop:
         self._shown_calls = 0
         self._ends_in_space = True  # of the text shown so far; true before any
         self._usage: dict[str, Any] = {}
-        self._used_ids = {call["id"] for message in self._messages for call in _calls_in(message)}
+        self._used_ids = {call["id"] for message in self._messages for call in calls_in(message)}
 
     @property
     def begun(self) -> bool:
         """Has the client been told of anything?"""
         return self._begun
+
+    @property
+    def found(self) -> str:
+        return self._offer.found
 
     @property
     def rounds(self) -> int:
@@ -269,7 +273,7 @@ class ToolLoop:
         self._reason = reason if cut else "tool_calls"
         if ours and not cut and not self._last:
             return out + self._run(ours)
-        if len(self._messages) > self._given:
+        if len(self._messages) > self._given or self._offer.found:
             self._keep_turn(list(theirs), {})
             return out
         return out + self._end(self._reason)
@@ -347,12 +351,6 @@ def add_usage(total: dict[str, Any], usage: Mapping[str, Any]) -> None:
             total[key] = old + value
         elif value is not None or key not in total:
             total[key] = value
-
-
-def _calls_in(message: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The calls that a message of the client's history holds, as far as they have an id."""
-    calls = message.get("tool_calls")
-    return [c for c in calls if isinstance(c, dict) and isinstance(c.get("id"), str)] if isinstance(calls, list) else []
 
 
 def _arguments(call: _Call) -> dict[str, Any]:

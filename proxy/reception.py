@@ -36,10 +36,10 @@ async def receive(house: House, scope: Scope, request: ChatRequest) -> Received:
     request.secrets = tuple(filter(None, (scope.get("credential", ""), passed)))
     request.caller = await owner(house, scope)
     mode = stop.settings.mode or house.config.tools.mode
-    if mode != "off":
-        request = await house.restored(request)
     wish = headers.get(SEARCH_HEADER, "").strip().lower()
     decision = decide(request, mode, wish, bool(house.toolbox.specs))
+    if mode != "off":
+        request = await house.restored(request, whole=decision.offered)
     scope["notes"].append(f"search {decision.header}")
     return Received(request, road, decision, mode)
 

@@ -13,6 +13,8 @@ import logging
 import secrets
 import ssl
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from redis.asyncio import Redis
@@ -92,6 +94,21 @@ class RedisStore:
         except _Away:
             value = None
         return value if value is not None else await unpacked(self._memory.find(name))
+
+    async def get_many(self, kind: str, owner: str, keys: Sequence[str]) -> dict[str, bytes]:
+        """One command for all of them."""
+        names = [name_of(kind, owner, key) for key in keys]
+        found: Sequence[bytes | None] = [None] * len(names)
+        with suppress(_Away):
+            found = await self._ask("MGET", *names) if names else []
+        out: dict[str, bytes] = {}
+        for key, name, data in zip(keys, names, found, strict=True):
+            value = await unpacked(data)
+            if value is None:
+                value = await unpacked(self._memory.find(name))
+            if value is not None:
+                out[key] = value
+        return out
 
     async def put(self, kind: str, owner: str, key: str, value: bytes, ttl: float) -> None:
         name = name_of(kind, owner, key)

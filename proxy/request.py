@@ -40,4 +40,5 @@ class ChatRequest:
     secrets: tuple[str, ...] = ()  # the caller's own credential: it must not leave in a query
     caller: str = ""  # who asks, as an HMAC of that credential; empty without client keys
     sources: Mapping[int, tuple[str, str]] = field(default_factory=dict)  # n → URL and title, from turns put back
+    searched: bool = False  # does the last question already stand with what was found for it?
     changed: bool = False  # does `body` differ from `raw`?

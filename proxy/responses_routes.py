@@ -15,16 +15,19 @@ from starlette.types import Receive, Scope, Send
 from . import reception
 from .delivery import SEARCH_HEADER, Delivery, failure_in, send_failure, send_json, while_connected
 from .dialects import responses
-from .dialects.responses_history import messages, references
+from .dialects.responses_history import bare_references, messages, references
 from .dialects.responses_input import ResponsesRequest, decode
 from .dialects.responses_output import new_id
 from .edge import read_body
 from .errors import refuse
 from .events import Event, Finished, ToolFinished
 from .house import House
+from .inject import OUR_NAMES, client_tools
 from .reception import Received
 from .request import ChatRequest
 from .responses_state import ResponseState, Stored, known_items
+from .turns import without_calls
+from .upstreams.road import Road
 
 
 class Responses:
@@ -42,9 +45,11 @@ class Responses:
     async def _serve(self, scope: Scope, send: Send, asked: ResponsesRequest) -> None:
         request, told = await self._as_chat(scope, asked)
         received = await reception.receive(self._house, scope, request)
-        if not received.decision.offered:
+        answer = _Answer(self._state, asked, received, told)  # what is kept is whole, with search or without
+        if received.decision.offered:
+            received = replace(received, road=_searched(received.road))
+        else:
             received = replace(received, request=_without_search(received.request))
-        answer = _Answer(self._state, asked, received, told)
         headers = {SEARCH_HEADER: received.decision.header}
         async with aclosing(self._house.answer(received.request, received.decision, received.road)) as events:
             if asked.stream:
@@ -71,7 +76,7 @@ class Responses:
         if asked.previous_response_id:
             stored = await self._state.find(owner, asked.previous_response_id, "previous_response_id")
             previous, sources = stored.messages, stored.sources
-        known, cited = await self._state.known(owner, references(asked))
+        known, cited = await self._state.known(owner, references(asked), bare_references(asked))
         conversation = messages(replace(asked, instructions=None), previous, known)
         told = messages(replace(asked, items=[]), (), known) if asked.instructions else []
         body = {**asked.body, "messages": [*told, *conversation]}
@@ -109,11 +114,18 @@ class _Answer:
         await self._state.keep(self._request.caller, stored, known_items(response, transcript, self.encoder.calls))
 
 
+def _searched(road: Road) -> Road:
+    """A fallback whose mode is off is none for a request with search."""
+    return Road([stop for at, stop in enumerate(road.stops) if at == 0 or stop.settings.mode != "off"])
+
+
 def _without_search(request: ChatRequest) -> ChatRequest:
-    """What spoke of tools goes with the last of them."""
-    if "tools" in request.body:
-        return request
-    body = {k: v for k, v in request.body.items() if k not in ("tool_choice", "parallel_tool_calls")}
+    """Where search is not offered nothing of ours stands in the history, and what spoke of tools goes with the last."""
+    body = dict(request.body)
+    body["messages"] = without_calls(body["messages"], OUR_NAMES.difference(client_tools(body)))
+    if "tools" not in body:
+        body.pop("tool_choice", None)
+        body.pop("parallel_tool_calls", None)
     return replace(request, body=body)
 
 

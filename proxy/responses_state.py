@@ -5,7 +5,7 @@ the hidden messages that it stands for. Handed a finished answer, keeps it for i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,10 +39,14 @@ class ResponseState:
         response, items, messages, sources = orjson.loads(data)
         return Stored(response, items, messages, {n: (url, title) for n, url, title in sources})
 
-    async def known(self, owner: str, ids: Sequence[str]) -> tuple[dict[str, KnownItem], dict[int, tuple[str, str]]]:
-        """What is known of these items, and the sources that their texts cite."""
+    async def known(
+        self, owner: str, ids: Sequence[str], needed: Collection[str]
+    ) -> tuple[dict[str, KnownItem], dict[int, tuple[str, str]]]:
+        """What is known of these items, and the sources that their texts cite. Where nobody can tell, the request fails
+        for those alone that are `needed`: the others say enough by themselves."""
         found = await asyncio.gather(*(self._store.get("item", owner, id_) for id_ in ids))
-        if not self._store.sure and None in found:
+        missing = {id_ for id_, data in zip(ids, found, strict=True) if data is None}
+        if not self._store.sure and not missing.isdisjoint(needed):
             raise self._missing("An item of the input cannot be looked up.", "input")
         known: dict[str, KnownItem] = {}
         sources: dict[int, tuple[str, str]] = {}
@@ -109,16 +113,21 @@ class _Rounds:
         self._round_of = {call["id"]: at for at, m in enumerate(self._said) for call in m.get("tool_calls") or ()}
         self._calls = {call["id"]: call for m in self._said for call in m.get("tool_calls") or ()}
         self._theirs = [id_ for id_ in self._calls if id_ not in self._results]
-        self._texts = [at for at, message in enumerate(self._said) if message.get("content")]
-        self._thought = set[int]()  # rounds whose reasoning has its place
+        self._told = set[int]()  # rounds whose text has its place
+        self._thought = set[int]()  # rounds whose reasoning has
 
     def assign(self, output: Sequence[dict[str, Any]], calls: Mapping[str, str]) -> Iterator[KnownItem]:
         waiting: list[dict[str, Any]] = []  # reasoning belongs to what comes after it
-        for item in output:
+        rounds = [self._round(item, calls) for item in output]
+        for i, item in enumerate(output):
             if item["type"] == "reasoning":
                 waiting.append(item)
                 continue
-            at, messages = self._part(item, calls)
+            if item["type"] == "message":
+                first = max((at for at, _ in filter(None, rounds[:i])), default=0)
+                at, messages = self._text(first, next((at for _, at in filter(None, rounds[i:])), len(self._said) - 1))
+            else:
+                at, messages = self._part(item, calls)
             for thought in waiting:
                 yield KnownItem(thought, tuple(self._reasoning(at)), f"{self._id}:{at}")
             waiting = []
@@ -128,11 +137,22 @@ class _Rounds:
         for thought in waiting:
             yield KnownItem(thought, (), "")
 
+    def _round(self, item: Mapping[str, Any], calls: Mapping[str, str]) -> tuple[int, int] | None:
+        """For a call: the first round that text behind it may be of, and the last that text before it may be of. Ours
+        are shown when their round is over, the client's while it is under way."""
+        if item["type"] == "function_call":
+            return len(self._said) - 1, len(self._said) - 1
+        at = self._round_of.get(calls.get(item["id"], ""))
+        return None if at is None else (at + 1, at)
+
+    def _text(self, first: int, last: int) -> tuple[int, list[dict[str, Any]]]:
+        """What was said between two calls: of one round or several, and not what a round kept to itself."""
+        told = [at for at in range(first, last + 1) if at not in self._told and self._said[at].get("content")]
+        self._told.update(told)
+        return last, [{"role": "assistant", "content": self._said[at]["content"]} for at in told]
+
     def _part(self, item: Mapping[str, Any], calls: Mapping[str, str]) -> tuple[int, list[dict[str, Any]]]:
         last = len(self._said) - 1
-        if item["type"] == "message":
-            at = self._texts.pop(0) if self._texts else last
-            return at, [{"role": "assistant", "content": self._said[at].get("content")}]
         if item["type"] == "function_call":
             return last, self._call(self._theirs.pop(0)) if self._theirs else []
         call = calls.get(item["id"], "")

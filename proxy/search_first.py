@@ -33,6 +33,7 @@ class FirstSearch:
         self.offer = without_ours(offer)
         self.usage: dict[str, Any] = {}
         self._forced = request.search.forced
+        self._searched = request.searched
         self._choice = request.body.get("tool_choice")  # the client's own
         self._road = road
         self._desk = desk
@@ -40,6 +41,9 @@ class FirstSearch:
 
     async def run(self) -> AsyncGenerator[list[Event], None]:
         messages = self.offer.body["messages"]
+        if self._searched:
+            yield [SearchedFirst(False, "searched_before")]
+            return
         planned = plan(messages, forced=self._forced)
         if not planned.query and not planned.urls:
             if "tools" in self.offer.body and self._choice is not None:  # nothing of ours has met it
@@ -63,7 +67,8 @@ class FirstSearch:
             sources = tuple(page.source for page in pages if page.source)
             yield [ToolFinished(began.id, began.tool, bool(sources), "", sources)]
         text = self._desk.reading(found, pages, named=planned.urls)
-        self.offer = replace(self.offer, body={**self.offer.body, "messages": with_sources(messages, text)})
+        body = {**self.offer.body, "messages": with_sources(messages, text)}
+        self.offer = replace(self.offer, body=body, found=text)
 
     async def _rewritten(self, planned: Plan) -> Plan:
         """The query in the model's own words, if it finds good ones."""

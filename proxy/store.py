@@ -13,6 +13,7 @@ import re
 import secrets
 import time
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 from urllib.parse import unquote, urlsplit
@@ -41,6 +42,9 @@ class Store(Protocol):
     async def get(self, kind: str, owner: str, key: str) -> bytes | None:
         """None: it is not there, or not any more."""
 
+    async def get_many(self, kind: str, owner: str, keys: Sequence[str]) -> dict[str, bytes]:
+        """Those that are there, in the order of the keys."""
+
     async def put(self, kind: str, owner: str, key: str, value: bytes, ttl: float) -> None: ...
 
     async def delete(self, kind: str, owner: str, key: str) -> bool:
@@ -68,6 +72,10 @@ class MemoryStore:
 
     async def get(self, kind: str, owner: str, key: str) -> bytes | None:
         return await unpacked(self.find(name_of(kind, owner, key)))
+
+    async def get_many(self, kind: str, owner: str, keys: Sequence[str]) -> dict[str, bytes]:
+        found = {key: await self.get(kind, owner, key) for key in keys}
+        return {key: value for key, value in found.items() if value is not None}
 
     async def put(self, kind: str, owner: str, key: str, value: bytes, ttl: float) -> None:
         if (data := await packed(value, kind, self._oversize)) is not None:

@@ -71,7 +71,7 @@ async def search(config: Config, given: argparse.Namespace) -> int:
     async with opened(config) as house:
         if house.search is None:
             return _none_configured("search")
-        desk = house.toolbox.desk(ledger=Ledger())
+        desk = house.toolbox.desk(ledger=Ledger(), alone=True)
         arguments = {"query": given.query, "provider": given.provider or "", "limit": given.limit}
         answer = await desk.search_once(arguments)
         print(json.dumps(search_json(answer), ensure_ascii=False, indent=2) if given.json else desk.text(answer))
@@ -82,7 +82,7 @@ async def open(config: Config, given: argparse.Namespace) -> int:  # noqa: A001 
     async with opened(config) as house:
         if house.read is None:
             return _none_configured("read")
-        desk = house.toolbox.desk(ledger=Ledger())
+        desk = house.toolbox.desk(ledger=Ledger(), alone=True)
         parts = await desk.open_once({"urls": given.url})
         if given.json:
             pages = [open_json(part) for part in parts]

@@ -44,7 +44,11 @@ class Search:
         filters = given.pop("filters", None)
         if not isinstance(filters, dict | None):
             raise refuse(400, "`filters` must be an object.", param="filters", code="invalid_type")
-        given = {**given, **{key: value for key, value in (filters or {}).items() if key in _FILTERS}}
+        for name in filters or ():
+            if name not in _FILTERS:
+                text = f"There is no filter `{name}`; valid are {', '.join(_FILTERS)}."
+                raise refuse(400, text, param=f"filters.{name}", code="unknown_parameter")
+        given = {**given, **(filters or {})}
         _check(SearchArguments, given)
         desk = await _desk(self._house, scope, country=str(given.pop("country", "") or ""), limit=given.get("limit"))
         answer = await desk.search_once(given)
@@ -67,13 +71,14 @@ class Open:
         _check(OpenArguments, given)
         desk = await _desk(self._house, scope)
         pages = [open_json(part) for part in await desk.open_once(given)]
-        await send_json(send, 200, orjson.dumps({"pages": pages} if "urls" in given else pages[0]))
+        await send_json(send, 200, orjson.dumps({"pages": pages} if "urls" in given or len(pages) > 1 else pages[0]))
 
 
 async def _desk(house: House, scope: Scope, country: str = "", limit: object = None) -> Desk:
     secret = scope.get("credential", "")
     return house.toolbox.desk(
         ledger=Ledger(),
+        alone=True,
         country=country.upper() if len(country) == 2 else "",
         limit=limit if isinstance(limit, int) and limit > 0 else None,
         secrets=(secret,) if secret else (),

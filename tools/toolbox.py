@@ -77,6 +77,7 @@ class Toolbox:
         *,
         ledger: Ledger,
         seen_texts: Iterable[str] = (),
+        found_before: Iterable[str] = (),
         country: str = "",
         limit: int | None = None,
         allowed_domains: Iterable[str] = (),
@@ -87,13 +88,16 @@ class Toolbox:
         room: int | None = None,
         most_calls: int | None = None,
         assist: bool = False,
+        alone: bool = False,
     ) -> Desk:
-        """A desk for one request: `limit` is how many results it wants, `secrets` are the keys that came with it,
-        `caller` is whose it is: what private providers gave is kept for its caller alone; `names` are all tools as the
-        model knows them, the client's too; `room` is how many characters of the web the model can hold; `most_calls` is
-        how many calls the client allows; `assist` is for weak models: the first search also reads its best pages, and
-        the rule for citing comes last."""
+        """A desk for one request. `found_before` are the URLs of earlier results in the conversation; `limit` is how
+        many results it wants, `secrets` are the keys that came with it, `caller` is whose it is: what private providers
+        gave is kept for its caller alone; `names` are all tools as the model knows them, the client's too; `room` is
+        how many characters of the web the model can hold; `most_calls` is how many calls the client allows; `assist` is
+        for weak models: the first search also reads its best pages, and the rule for citing comes last; `alone`: there
+        is no model, somebody asks for the tool itself."""
         provenance = Provenance(self.policy.provenance, seen_texts)
+        provenance.add(found_before)
         if self.policy.provenance == "context":  # what earlier answers cited
             provenance.add(source.url for source in ledger)
         return Desk(
@@ -109,6 +113,7 @@ class Toolbox:
             room=room,
             most_calls=most_calls,
             assist=assist,
+            alone=alone,
         )
 
 
@@ -130,6 +135,7 @@ class Desk:
         room: int | None,
         most_calls: int | None,
         assist: bool,
+        alone: bool,
     ) -> None:
         self.searches = 0
         self.pages = 0
@@ -148,6 +154,9 @@ class Desk:
         self._pages: dict[str, asyncio.Task[ReadPage]] = {}
         self._assist = assist
         self._calls_left = most_calls
+        # Without a model there is nobody to mislead: whoever asks may open what it names.
+        self._most_opens = open_page.MOST_URLS if alone else self._policy.max_opens
+        self._most_opens_per_host = open_page.MOST_URLS if alone else self._policy.max_opens_per_host
         self._room = self._policy.max_characters
         self._longest = self._policy.max_page_length
         self._longest_snippet = web_search.MAX_SNIPPET
@@ -160,7 +169,7 @@ class Desk:
     @property
     def spent(self) -> bool:
         """Whether the searches, the pages or the characters of this request are used up."""
-        used_up = self.searches >= self._policy.max_searches or self.pages >= self._policy.max_opens
+        used_up = self.searches >= self._policy.max_searches or self.pages >= self._most_opens
         return used_up or self._calls_left == 0 or self._room < open_page.SHORTEST
 
     async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
@@ -320,9 +329,9 @@ class Desk:
         page = normalise(address.url)
         if page not in self._pages:
             host = host_of(page)
-            if self.pages >= self._policy.max_opens:
+            if self.pages >= self._most_opens:
                 raise Refused(f"the {self.pages} pages that one answer may open are used up; answer with what you have")
-            if self._opens_of[host] >= self._policy.max_opens_per_host:
+            if self._opens_of[host] >= self._most_opens_per_host:
                 raise Refused(
                     f"{self._opens_of[host]} pages of this site were opened, more are not allowed in one answer"
                 )

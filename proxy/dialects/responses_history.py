@@ -44,6 +44,11 @@ def references(request: ResponsesRequest) -> list[str]:
     return list(dict.fromkeys(_name(item) for item in request.items if _refers(item)))
 
 
+def bare_references(request: ResponsesRequest) -> set[str]:
+    """Of those, the ids that come with nothing else: without the store nobody knows what they say."""
+    return {item["id"] for item in request.items if item["type"] == "item_reference"}
+
+
 def messages(
     request: ResponsesRequest, previous: Sequence[dict[str, Any]], known: Mapping[str, KnownItem]
 ) -> list[dict[str, Any]]:

@@ -222,7 +222,7 @@ class Calls:
                 call.raw_id = call.id = raw_id
             return call
         for call in self._calls:
-            if raw_id and call.raw_id == raw_id:
+            if raw_id and call.raw_id == raw_id and not (name and call.complete):
                 return call
         if raw_id or name or not self._calls:
             return self._new_call(raw_id, None)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+import sys
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.turns import MOST_TURNS, Turn, decoded, keys_in, marked, new_key, restored
+from proxy.turns import MOST_KEYS, Turn, decoded, keys_in, marked, new_key, restored, without_calls
 
 KEY = "abcdefABCDEF"
 
@@ -89,6 +90,74 @@ def test_a_text_that_was_edited_stays_edited() -> None:
         assert restored([USER, {**SEEN, "content": same}, *RESULTS], {KEY: TURN}).messages == WHOLE
 
 
+def test_arguments_that_were_edited_stay_edited_and_others_keep_what_the_model_signed() -> None:
+    signed = {**call("c1"), "extra_content": {"signature": "x"}}
+    turn = Turn([], {"role": "assistant", "content": None, "tool_calls": [signed, call("c2")]}, {}, "")
+    other = {
+        "id": marked("c2", KEY),
+        "type": "function",
+        "function": {"name": "weather", "arguments": '{"city": "Paris"}'},
+    }
+    spaced = {**call(marked("c1", KEY)), "function": {"name": "weather", "arguments": "{ }"}}
+    back = restored(
+        [{"role": "assistant", "content": None, "tool_calls": [spaced, other]}, *RESULTS], {KEY: turn}
+    ).messages
+    assert back[0]["tool_calls"][0] == signed
+    assert back[0]["tool_calls"][1] == {**other, "id": "c2"}
+
+
+def test_what_was_found_before_the_question_stands_with_it_again() -> None:
+    turn = Turn([], {"role": "assistant", "content": None, "tool_calls": [call("c1")]}, {}, "", "Sources: A.")
+    seen = {"role": "assistant", "content": None, "tool_calls": [call(marked("c1", KEY))]}
+    back = restored([USER, seen, RESULTS[0]], {KEY: turn})
+    assert back.searched
+    assert back.messages[0]["content"] == "Sources: A.\n\nWhy?"
+    again = restored([USER, seen, RESULTS[0], {"role": "assistant", "content": "So."}, USER], {KEY: turn})
+    assert not again.searched, "the next question has not been searched for"
+    assert again.messages[0]["content"] == "Sources: A.\n\nWhy?"
+
+
+def test_without_the_calls_of_some_tools() -> None:
+    assert without_calls(WHOLE, {"web_search", "open_page"}) == [
+        USER,
+        {"role": "assistant", "content": "First."},
+        {**TURN.calls, "tool_calls": [call("c1"), call("c2")]},
+        tool("c1", "rain"),
+        tool("c2", "sun"),
+    ]
+    assert without_calls(WHOLE, {"weather"})[3]["tool_calls"] == [call("s1", "web_search"), call("s2", "open_page")]
+
+
+@pytest.mark.parametrize("text", [5, ["x"], None, {"a": 1}])
+def test_odd_parts_of_a_text_do_no_harm(text: Any) -> None:
+    seen = {**SEEN, "content": [{"type": "text", "text": text}]}
+    assert_valid(restored([USER, seen, *RESULTS], {KEY: TURN}).messages)
+
+
+def test_a_long_history_takes_linear_work() -> None:
+    def work(size: int) -> int:
+        keys = [new_key() for _ in range(size)]
+        history = [
+            m
+            for key in keys
+            for m in (USER, {**SEEN, "tool_calls": [call(marked("c", key))]}, tool(marked("c", key), "x"))
+        ]
+        count = 0
+
+        def note(*_: object) -> None:
+            nonlocal count
+            count += 1
+
+        sys.setprofile(note)
+        try:
+            restored(history, {})
+        finally:
+            sys.setprofile(None)
+        return count
+
+    assert work(400) < 2.5 * work(200)
+
+
 def test_a_call_that_was_edited_away_is_gone() -> None:
     fewer = {**SEEN, "tool_calls": [call(marked("c2", KEY))]}
     back = restored([USER, fewer, *RESULTS], {KEY: TURN}).messages
@@ -104,14 +173,15 @@ def test_what_is_not_ours_is_left_alone() -> None:
 
 
 def test_only_the_latest_turns_are_asked_for() -> None:
-    many = [{"role": "assistant", "tool_calls": [call(marked("c", new_key()))]} for _ in range(MOST_TURNS + 5)]
-    assert len(keys_in(many)) == MOST_TURNS
+    many = [{"role": "assistant", "tool_calls": [call(marked("c", new_key()))]} for _ in range(MOST_KEYS + 5)]
+    assert len(keys_in(many)) == MOST_KEYS
     assert marked("c", keys_in(many)[0]) == many[-1]["tool_calls"][0]["id"]
 
 
 def test_what_is_stored_comes_back() -> None:
     assert decoded(TURN.encoded()) == TURN
-    assert decoded(b"junk") is None
+    for junk in (b"junk", b"5", b"[]", b'[99,[],{},{},"","",[]]', b'[1,[],{},{},"","",[1]]', b'[1,[],{},{},"","",5]'):
+        assert decoded(junk) is None
     assert decoded(b'[99,[],{},{},"",[]]') is None
 
 
@@ -164,7 +234,15 @@ def histories(draw: st.DrawFn) -> tuple[list[dict[str, Any]], dict[str, Turn]]:
 @given(histories())
 def test_the_history_is_always_valid(given: tuple[list[dict[str, Any]], dict[str, Turn]]) -> None:
     history, turns = given
-    assert_valid(restored(history, turns).messages)
+    whole = restored(history, turns).messages
+    assert_valid(whole)
+    for role in ("user", "assistant"):  # nothing is lost that can stand
+        said = [m["content"] for m in history if m["role"] == role and m["content"]]
+        assert [m["content"] for m in whole if m["role"] == role and m["content"] and m not in SEARCHED] == said
+    keyed = {id_ for m in history for id_ in [c["id"] for c in m.get("tool_calls") or ()]}
+    for key, turn in turns.items():
+        if any(id_.endswith(key) for id_ in keyed):
+            assert all(text in str(whole) for text in turn.results.values())
 
 
 @pytest.mark.parametrize("junk", [None, 5, "x", [], [None], [{"id": 5}], [{"id": None}]])

@@ -1,0 +1,174 @@
+"""One script, two dialects, streamed and in one piece: the same text, the same citations, the same calls, the same
+usage, whichever way a client asks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+
+from tests.e2e.conftest import SITE
+from tests.fakes.groundwire import Groundwire
+from tests.fakes.model import USAGE, ModelServer, Turn, call, text
+from tests.unit.responses_scripts import payloads, text_of
+
+QUESTION = "Why is the sky blue?"
+SKY, SEA = f"[[1]]({SITE}sky.md)", f"[[2]]({SITE}sea.md)"
+SEARCH = ("a", "web_search", {"query": "sky"})
+FUNCTION = {"name": "weather", "parameters": {"type": "object"}}
+COUNTED = {**USAGE, "prompt_tokens_details": {"cached_tokens": 4}, "completion_tokens_details": {"reasoning_tokens": 2}}
+
+
+class Seen(NamedTuple):
+    """What a user gets to know of an answer, in no dialect."""
+
+    text: str
+    citations: list[tuple[str, str, str]]  # the cited piece of the text, URL and title
+    calls: list[tuple[str, str]]
+    tokens: tuple[int, int, int, int, int]  # in, out, total, of those cached and reasoning
+    searches: int
+    whole: bool  # or was it cut?
+
+
+SCRIPTS: dict[str, tuple[tuple[Turn, ...], str]] = {
+    "plain": ((text("Hel", "lo, [1] is nothing."),), "Hello, [1] is nothing."),
+    "cited": (
+        (Turn(calls=[SEARCH]), text("😀 空は青い ", "[", "1", "] and once more [1]", ".")),
+        f"😀 空は青い {SKY} and once more {SKY}.",
+    ),
+    "at the very end": ((Turn(calls=[SEARCH]), text("Blue [1]")), f"Blue {SKY}"),
+    "two rounds with a preamble": (
+        (
+            Turn(text=["Let me ", "look."], calls=[SEARCH], reasoning=["hm"], usage=COUNTED),
+            Turn(text=["First [1]."], calls=[("c", "web_search", {"query": "sea"})], usage=COUNTED),
+            call("open_page", {"url": SITE + "sea.md"}, id="p", usage=COUNTED),
+            text("Both ", "[1][2].", usage=COUNTED),
+        ),
+        f"Let me look.\n\nFirst {SKY}.\n\nBoth {SKY}{SEA}.",
+    ),
+    "code": ((Turn(calls=[SEARCH]), text("`a[1]` is code, [1] is not.")), f"`a[1]` is code, {SKY} is not."),
+    "several in one": (
+        (Turn(calls=[SEARCH, ("c", "web_search", {"query": "sea"})]), text("Both [1, 2].")),
+        f"Both {SKY}{SEA}.",
+    ),
+    "a failed search": ((call("web_search", {"query": "zzzz qqqq"}), text("No idea.")), "No idea."),
+    "cut short": ((Turn(calls=[SEARCH]), text("Blue [1] as", finish="length")), f"Blue {SKY} as"),
+    "cut in a marker": ((Turn(calls=[SEARCH]), text("Blue [1", finish="length")), "Blue [1"),
+    "a call of the client": ((Turn(text=["Wait."], calls=[("w", "weather", {"city": "Bern"})]),), "Wait."),
+    "a mixed turn": ((Turn(text=["Wait."], calls=[SEARCH, ("w", "weather", {"city": "Bern"})]),), "Wait."),
+    "a cited mixed turn": (
+        (Turn(calls=[SEARCH]), Turn(text=["Blue [1]."], calls=[("w", "weather", "")])),
+        f"Blue {SKY}.",
+    ),
+    "nothing at all": ((text(""),), ""),
+    "no usage": ((Turn(calls=[SEARCH], usage=None), text("Blue [1].", usage=None)), f"Blue {SKY}."),
+}
+
+
+def post(proxy: Groundwire, path: str, **body: Any) -> httpx.Response:
+    answer = httpx.post(f"{proxy.url}/{path}", json={"model": "m", **body}, timeout=20)
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+def by_chat(proxy: Groundwire) -> Seen:
+    tools = [{"type": "function", "function": FUNCTION}]
+    body = post(proxy, "chat/completions", messages=[{"role": "user", "content": QUESTION}], tools=tools).json()
+    (choice,) = body["choices"]
+    message = choice["message"]
+    calls = [(call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls") or ()]
+    return in_chat(message["content"] or "", message.get("annotations"), calls, body["usage"], choice["finish_reason"])
+
+
+def by_chat_stream(proxy: Groundwire) -> Seen:
+    tools = [{"type": "function", "function": FUNCTION}]
+    asked = {"messages": [{"role": "user", "content": QUESTION}], "tools": tools}
+    answer = post(proxy, "chat/completions", stream=True, stream_options={"include_usage": True}, **asked)
+    chunks = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+    deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
+    calls: list[tuple[str, str]] = []
+    for piece in (piece for delta in deltas for piece in delta.get("tool_calls") or ()):
+        if piece["index"] == len(calls):
+            calls.append((piece["function"]["name"], ""))
+        name, arguments = calls[piece["index"]]
+        calls[piece["index"]] = name, arguments + piece["function"]["arguments"]
+    marks = [mark for delta in deltas for mark in delta.get("annotations") or ()]
+    whole = "".join(delta.get("content") or "" for delta in deltas)
+    (finish,) = [c["finish_reason"] for chunk in chunks for c in chunk["choices"] if c["finish_reason"]]
+    return in_chat(whole, marks, calls, chunks[-1]["usage"], finish)
+
+
+def in_chat(said: str, marks: Any, calls: list[tuple[str, str]], usage: dict[str, Any] | None, finish: str) -> Seen:
+    places = [mark["url_citation"] for mark in marks or ()]
+    cited = [(said[p["start_index"] : p["end_index"]], p["url"], p["title"]) for p in places]
+    usage = usage or {}
+    given, made = usage.get("prompt_tokens_details") or {}, usage.get("completion_tokens_details") or {}
+    counts = [usage.get(name, 0) for name in ("prompt_tokens", "completion_tokens", "total_tokens")]
+    tokens = (*counts, given.get("cached_tokens", 0), made.get("reasoning_tokens", 0))
+    searches = (usage.get("server_tool_use") or {}).get("web_search_requests", 0)
+    assert finish == ("tool_calls" if calls else finish)
+    return Seen(said, cited, calls, tokens, searches, finish != "length")
+
+
+def by_responses(proxy: Groundwire) -> Seen:
+    return in_responses(post(proxy, "responses", input=QUESTION, tools=[{"type": "function", **FUNCTION}]).json())
+
+
+def by_responses_stream(proxy: Groundwire) -> Seen:
+    answer = post(proxy, "responses", input=QUESTION, tools=[{"type": "function", **FUNCTION}], stream=True)
+    sent = payloads(answer.content)
+    seen = in_responses(sent[-1]["response"])
+    deltas = [event["delta"] for event in sent if event["type"] == "response.output_text.delta"]
+    assert "".join(deltas) == seen.text.replace("\n\n", ""), "the events tell what the object holds"
+    added = [event["annotation"] for event in sent if event["type"] == "response.output_text.annotation.added"]
+    assert [(mark["url"], mark["title"]) for mark in added] == [mark[1:] for mark in seen.citations]
+    return seen
+
+
+def in_responses(response: dict[str, Any]) -> Seen:
+    parts = [part for item in response["output"] if item["type"] == "message" for part in item["content"]]
+    cited = [
+        (part["text"][mark["start_index"] : mark["end_index"]], mark["url"], mark["title"])
+        for part in parts
+        for mark in part["annotations"]
+    ]
+    calls = [(item["name"], item["arguments"]) for item in response["output"] if item["type"] == "function_call"]
+    usage = response["usage"]
+    counts = [usage[name] for name in ("input_tokens", "output_tokens", "total_tokens")]
+    of_those = usage["input_tokens_details"]["cached_tokens"], usage["output_tokens_details"]["reasoning_tokens"]
+    searches = response["tool_usage"]["web_search"]["num_requests"]
+    tokens = (counts[0], counts[1], counts[2], *of_those)
+    return Seen(text_of(response), cited, calls, tokens, searches, response["status"] == "completed")
+
+
+WAYS: list[Callable[[Groundwire], Seen]] = [by_chat, by_chat_stream, by_responses, by_responses_stream]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_way_tells_the_same(proxy: Groundwire, model: ModelServer, name: str) -> None:
+    turns, said = SCRIPTS[name]
+    seen = []
+    for way in WAYS:
+        model.script(*turns)
+        seen.append(way(proxy))
+        assert len(model.requests) == len(turns)
+    first = seen[0]
+    assert first.text == said
+    links = {SKY: ("sky.md", "Why the sky is blue"), SEA: ("sea.md", "Why the sea is salty")}
+    found = sorted((at, mark) for mark in links for at in places(said, mark))
+    assert first.citations == [(mark, SITE + links[mark][0], links[mark][1]) for _, mark in found]
+    assert seen == [first] * len(WAYS)
+
+
+def places(of: str, piece: str) -> list[int]:
+    return [at for at in range(len(of)) if of.startswith(piece, at)]
+
+
+def test_what_is_counted_is_the_sum_of_all_rounds(proxy: Groundwire, model: ModelServer) -> None:
+    model.script(*SCRIPTS["two rounds with a preamble"][0])
+    seen = by_responses(proxy)
+    assert (seen.tokens, seen.searches) == ((40, 20, 60, 16, 8), 2)
