@@ -13,7 +13,7 @@ from providers.exchange import Exchange
 from providers.shared import SharedShelf
 from providers.web.guard import Guard
 from providers.web.http import Fetcher
-from tools.base import OPEN_PAGE
+from tools.base import OPEN_PAGE, ToolSpec
 from tools.toolbox import Toolbox, ToolPolicy
 
 from . import turns
@@ -114,9 +114,11 @@ class House:
         if not decision.offered:
             return Offer(request.body, client_tools=frozenset(client_tools(request.body)))
         known = {**echoes.known, **request.sources}
-        # Without live access what an engine has found may be read, and no page be fetched.
-        specs = [spec for spec in self.toolbox.specs if request.search.live or spec.tool != OPEN_PAGE]
-        return replace(offer(request, specs), taken=echoes.taken, known=known)
+        return replace(offer(request, self.specs(request)), taken=echoes.taken, known=known)
+
+    def specs(self, request: ChatRequest) -> list[ToolSpec]:
+        """The tools for it. Without live access what an engine has found may be read, and no page be fetched."""
+        return [spec for spec in self.toolbox.specs if request.search.live or spec.tool != OPEN_PAGE]
 
     def answer(self, request: ChatRequest, decision: Decision, road: Road) -> AsyncGenerator[list[Event], None]:
         return self.engine.answer(request, self.offer(request, decision), road)

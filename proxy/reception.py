@@ -37,7 +37,7 @@ async def receive(house: House, scope: Scope, request: ChatRequest) -> Received:
     request.caller = await owner(house, scope)
     mode = stop.settings.mode or house.config.tools.mode
     wish = headers.get(SEARCH_HEADER, "").strip().lower()
-    decision = decide(request, mode, wish, bool(house.toolbox.specs))
+    decision = decide(request, mode, wish, bool(house.specs(request)))
     if mode != "off":
         request = await house.restored(request, whole=decision.offered)
     scope["notes"].append(f"search {decision.header}")

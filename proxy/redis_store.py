@@ -44,6 +44,7 @@ SECRET_CHECK = 60.0  # how often is looked whether the secret is still there: Re
 _SECRET = "gw:1:secret"  # noqa: S105 a name
 # An expired claim may be somebody else's by now.
 _RELEASE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end"
+_SLICE = 500  # values that one command asks for
 _MAY_BE_REFUSED = {"SET", "EVAL"}  # by a Redis that is full or a replica, and answers everything else
 _REFUSED = object()
 
@@ -100,7 +101,9 @@ class RedisStore:
         names = [name_of(kind, owner, key) for key in keys]
         found: Sequence[bytes | None] = [None] * len(names)
         with suppress(_Away):
-            found = await self._ask("MGET", *names) if names else []
+            found = [
+                v for at in range(0, len(names), _SLICE) for v in await self._ask("MGET", *names[at : at + _SLICE])
+            ]
         out: dict[str, bytes] = {}
         for key, name, data in zip(keys, names, found, strict=True):
             value = await unpacked(data)
@@ -188,7 +191,7 @@ class RedisStore:
             raise _Away
         self._probing = self._probing or probe
         try:
-            async with asyncio.timeout(self._deadline), self._seats:
+            async with self._seats, asyncio.timeout(self._deadline):
                 if self._away and not probe:  # lost while this one waited for its seat
                     raise _Away
                 answer = await self._redis.execute_command(*command)

@@ -4,7 +4,7 @@ the engine answer, keeps the answer for its caller, and delivers. Also what was 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -107,16 +107,22 @@ class _Answer:
         if not self._asked.store:
             return
         response = self.encoder.response
-        transcript = [dict(message) for message in finished.transcript]
+        transcript = [_with_refusal(message) for message in finished.transcript]
         before = self._request.body["messages"][self._told :]
         items = [{"id": new_id("msg"), **item} for item in self._asked.items]
-        stored = Stored(response, items, [*before, *transcript], self._sources)
+        stored = Stored(response, [*before, *transcript], self._sources, items)
         await self._state.keep(self._request.caller, stored, known_items(response, transcript, self.encoder.calls))
 
 
 def _searched(road: Road) -> Road:
     """A fallback whose mode is off is none for a request with search."""
     return Road([stop for at, stop in enumerate(road.stops) if at == 0 or stop.settings.mode != "off"])
+
+
+def _with_refusal(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message as it is told to the model again: a refusal is what it said."""
+    plain = {key: value for key, value in message.items() if key != "refusal"}
+    return {**plain, "content": plain.get("content") or message.get("refusal")} if "refusal" in message else plain
 
 
 def _without_search(request: ChatRequest) -> ChatRequest:
@@ -143,9 +149,10 @@ class StoredResponses:
             await self._state.delete(owner, response_id)
             body: dict[str, Any] = {"id": response_id, "object": "response", "deleted": True}
         else:
-            stored = await self._state.find(owner, response_id)
-            listed = scope["path"].endswith("/input_items")
-            body = _page(stored.items, scope["query_string"]) if listed else stored.response
+            if scope["path"].endswith("/input_items"):
+                body = _page(await self._state.input_items(owner, response_id), scope["query_string"])
+            else:
+                body = (await self._state.find(owner, response_id)).response
         await send_json(send, 200, orjson.dumps(body))
 
 
@@ -158,7 +165,7 @@ def _page(items: Sequence[dict[str, Any]], query: bytes) -> dict[str, Any]:
         if not places:
             raise refuse(400, f"There is no item '{after}' to go on from.", param="after", code="invalid_value")
         listed = listed[places[0] + 1 :]
-    limit = int(said["limit"]) if said.get("limit", "").isdigit() else 20
+    limit = int(said["limit"][:4]) if said.get("limit", "").isdigit() else 20
     shown = listed[: max(1, min(limit, 100))]
     ends = {"first_id": shown[0]["id"] if shown else None, "last_id": shown[-1]["id"] if shown else None}
     return {"object": "list", "data": shown, **ends, "has_more": len(shown) < len(listed)}

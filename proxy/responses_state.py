@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -14,7 +14,9 @@ import orjson
 from .dialects.responses_history import KnownItem
 from .errors import RequestError, failure, refuse
 from .store import Store
+from .turns import bare
 
+MOST_ITEMS = 4000  # that one request may refer to
 KEPT = 7 * 24 * 3600.0
 Sources = Mapping[int, tuple[str, str]]
 
@@ -22,9 +24,9 @@ Sources = Mapping[int, tuple[str, str]]
 @dataclass(frozen=True, slots=True)
 class Stored:
     response: dict[str, Any]
-    items: list[dict[str, Any]]  # its input
     messages: list[dict[str, Any]]  # all of the conversation so far, without instructions
     sources: dict[int, tuple[str, str]]
+    items: list[dict[str, Any]] = field(default_factory=list)  # its input, kept by itself
 
 
 class ResponseState:
@@ -36,35 +38,44 @@ class ResponseState:
         data = await self._store.get("response", owner, response_id)
         if data is None:
             raise self._missing(f"Response with id '{response_id}' not found.", param)
-        response, items, messages, sources = orjson.loads(data)
-        return Stored(response, items, messages, {n: (url, title) for n, url, title in sources})
+        response, messages, sources = orjson.loads(data)
+        return Stored(response, messages, {n: (url, title) for n, url, title in sources})
+
+    async def input_items(self, owner: str, response_id: str) -> list[dict[str, Any]]:
+        data = await self._store.get("input", owner, response_id)
+        if data is None:
+            raise self._missing(f"Response with id '{response_id}' not found.", None)
+        items: list[dict[str, Any]] = orjson.loads(data)
+        return items
 
     async def known(
         self, owner: str, ids: Sequence[str], needed: Collection[str]
     ) -> tuple[dict[str, KnownItem], dict[int, tuple[str, str]]]:
         """What is known of these items, and the sources that their texts cite. Where nobody can tell, the request fails
         for those alone that are `needed`: the others say enough by themselves."""
-        found = await asyncio.gather(*(self._store.get("item", owner, id_) for id_ in ids))
-        missing = {id_ for id_, data in zip(ids, found, strict=True) if data is None}
-        if not self._store.sure and not missing.isdisjoint(needed):
+        found = await self._store.get_many("item", owner, ids[:MOST_ITEMS])
+        if not self._store.sure and not found.keys() >= set(needed):
             raise self._missing("An item of the input cannot be looked up.", "input")
         known: dict[str, KnownItem] = {}
         sources: dict[int, tuple[str, str]] = {}
-        for id_, data in zip(ids, found, strict=True):
-            if data is not None:
-                item, messages, round_id, place, cited = orjson.loads(data)
-                known[id_] = KnownItem(item, tuple(messages), round_id, place)
-                sources.update({n: (url, title) for n, url, title in cited})
-        return known, sources
+        contested: set[int] = set()  # two answers gave the number to two pages: it stands for neither
+        for id_, data in found.items():
+            item, messages, round_id, place, cited = orjson.loads(data)
+            known[id_] = KnownItem(item, tuple(messages), round_id, place)
+            for n, url, title in cited:
+                if sources.setdefault(n, (url, title))[0] != url:
+                    contested.add(n)
+        return known, {n: source for n, source in sources.items() if n not in contested}
 
     async def keep(self, owner: str, stored: Stored, known: Sequence[KnownItem]) -> None:
         cited = [(n, url, title) for n, (url, title) in stored.sources.items()]
-        parts = orjson.dumps([stored.response, stored.items, stored.messages, cited])
-        kept = [self._store.put("response", owner, stored.response["id"], parts, KEPT)]
+        id_ = stored.response["id"]
+        parts = orjson.dumps([stored.response, stored.messages, cited])
+        kept = [self._store.put("response", owner, id_, parts, KEPT)]
+        kept.append(self._store.put("input", owner, id_, orjson.dumps(stored.items), KEPT))
         for entry in known:
             data = orjson.dumps([entry.item, entry.messages, entry.round_id, entry.place, cited])
-            for id_ in _names(entry.item):
-                kept.append(self._store.put("item", owner, id_, data, KEPT))
+            kept += [self._store.put("item", owner, name, data, KEPT) for name in _names(entry.item)]
         await asyncio.gather(*kept)
 
     async def delete(self, owner: str, response_id: str) -> None:
@@ -73,7 +84,8 @@ class ResponseState:
         gone = await self._store.delete("response", owner, response_id)
         if not gone:
             raise self._missing(f"Response with id '{response_id}' not found.", None)
-        await asyncio.gather(*(self._store.delete("item", owner, name) for name in names))
+        gone_too = [("item", name) for name in names] + [("input", response_id)]
+        await asyncio.gather(*(self._store.delete(kind, owner, name) for kind, name in gone_too))
 
     def _missing(self, text: str, param: str | None) -> RequestError:
         if not self._store.sure:
@@ -92,8 +104,10 @@ def _place(messages: Sequence[Mapping[str, Any]], said: Mapping[str, Any]) -> in
 
 
 def _names(item: Mapping[str, Any]) -> list[str]:
-    """The ids by which an item is asked for. Some clients send a call back by its `call_id` alone."""
-    return [item["id"], *([item["call_id"]] if item["type"] == "function_call" else [])]
+    """The ids by which an item is asked for. Some clients send a call back by its `call_id` alone; only where that
+    carries our key is it one of a kind."""
+    call_id = item.get("call_id", "")
+    return [item["id"], *([call_id] if bare(call_id) != call_id else [])]
 
 
 def known_items(

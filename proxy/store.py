@@ -22,7 +22,7 @@ from providers.cache import Shelf
 
 log = logging.getLogger("groundwire")
 
-MAX_VALUE = 4 << 20  # bytes; larger values are not kept
+MAX_VALUE = 8 << 20  # bytes; larger values are not kept
 MAX_ENTRIES = 10_000
 MAX_SIZE = 64 << 20
 SECRET_SIZE = 32

@@ -267,9 +267,5 @@ def fold(events: Iterable[Event], request: ResponsesRequest, response_id: str) -
     return encoder.response
 
 
-def error_body(failed: Failed) -> bytes:
-    return orjson.dumps({"error": failed.error})
-
-
 def _is_message(item: Item) -> bool:
     return isinstance(item, Said) and item.kind != "reasoning"

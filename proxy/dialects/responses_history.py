@@ -18,6 +18,7 @@ import orjson
 from ..errors import refuse
 from ..events import merge_fields
 from ..turns import bare
+from ..upstreams.quirks import new_call_id
 from .responses_input import ResponsesRequest
 from .responses_items import OUTPUT_TYPES, chat_content, text_of
 
@@ -41,7 +42,8 @@ UNKNOWN = KnownItem({}, ())
 
 def references(request: ResponsesRequest) -> list[str]:
     """The ids that must be looked up: references, and echoed output, of which more may be known than it says."""
-    return list(dict.fromkeys(_name(item) for item in request.items if _refers(item)))
+    told = request.instructions if isinstance(request.instructions, list) else []
+    return list(dict.fromkeys(name for item in [*told, *request.items] if _refers(item) for name in _names(item)))
 
 
 def bare_references(request: ResponsesRequest) -> set[str]:
@@ -69,18 +71,19 @@ def messages(
 
 def _refers(item: Mapping[str, Any]) -> bool:
     is_output = item["type"] in OUTPUT_TYPES and item.get("role", "assistant") == "assistant"
-    return (is_output or item["type"] == "item_reference") and bool(_name(item))
+    return (is_output or item["type"] == "item_reference") and bool(_names(item))
 
 
-def _name(item: Mapping[str, Any]) -> str:
-    """What an item is stored under. The AI SDK sends calls back without their own id."""
-    name = item.get("id") or (item.get("call_id") if item["type"] == "function_call" else None)
-    return name if isinstance(name, str) else ""
+def _names(item: Mapping[str, Any]) -> list[str]:
+    """What an item may be stored under. The AI SDK sends calls back without their own id, others under a new one."""
+    names = [item.get("id"), item.get("call_id") if item["type"] == "function_call" else None]
+    return [name for name in names if isinstance(name, str) and name]
 
 
 def _read(items: Sequence[dict[str, Any]], param: str, known: Mapping[str, KnownItem], history: _History) -> None:
     for i, item in enumerate(items):
-        found = known.get(_name(item)) if _refers(item) else None
+        names = _names(item) if _refers(item) else []
+        found = next((known[name] for name in names if name in known), None)
         if item["type"] == "item_reference" and found is None:
             text = f"Item with id '{item['id']}' not found."
             raise refuse(404, text, param=f"{param}[{i}].id", code="item_not_found")
@@ -89,12 +92,13 @@ def _read(items: Sequence[dict[str, Any]], param: str, known: Mapping[str, Known
             if not history.answer(item["call_id"], answer):
                 text = f"No tool call found for function call output with call_id {item['call_id']}."
                 raise refuse(400, text, param=f"{param}[{i}].call_id", code="invalid_value")
-        elif found is not None and _says_the_same(item, found.item):
-            for message in found.messages:
-                history.add(message, found)
-        else:
+        elif found is None:
             for message in _plain(item):
                 history.add(message)
+        elif not history.has(found):
+            said = found.messages if _says_the_same(item, found.item) else _plain(item)
+            for message in said:
+                history.add(message, found)
 
 
 def _says_the_same(item: Mapping[str, Any], stored: Mapping[str, Any]) -> bool:
@@ -127,7 +131,8 @@ def _plain(item: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     elif item["type"] == "message" and item["role"] != "assistant":
         yield {"role": item["role"], "content": chat_content(item["content"])}
     elif item["type"] == "message":
-        cited = [mark for part in item["content"] for mark in part.get("annotations") or ()]
+        marks = (part.get("annotations") for part in item["content"])
+        cited = [mark for listed in marks if isinstance(listed, list) for mark in listed]
         # With several parts the places of the marks would be wrong; what is cited is known from the links anyhow.
         annotated = {"annotations": cited} if cited and len(item["content"]) == 1 else {}
         yield {"role": "assistant", "content": text_of(item["content"]), **annotated}
@@ -137,7 +142,7 @@ def _output(item: Mapping[str, Any]) -> Any:
     return chat_content(item["output"]) if isinstance(item["output"], list) else item["output"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Call:
     call: dict[str, Any]
     names: tuple[str, ...]  # the ids that an answer may name it by
@@ -159,7 +164,7 @@ class _Turn:
             return self.open and self.round_id == round_id
         return self.open and not any(call.answer for call in self.calls)
 
-    def say(self, message: Mapping[str, Any], known: KnownItem) -> None:
+    def say(self, message: Mapping[str, Any], known: KnownItem) -> list[_Call]:
         self.round_id = self.round_id or known.round_id
         fields = {key: value for key, value in message.items() if key not in ("role", "content", "tool_calls")}
         said, content = self.message.get("content"), message.get("content")
@@ -168,9 +173,13 @@ class _Turn:
             content = f"{said}\n\n{content}"
         merge_fields(self.message, fields)
         self.message["content"] = content or said
+        made: list[_Call] = []
         for call in message.get("tool_calls") or ():
-            names = tuple(filter(None, (call["id"], known.item.get("call_id"))))
-            self.calls.append(_Call(call, names, known.place or len(self.calls)))
+            id_ = bare(call["id"]) if known.round_id else call["id"]
+            names = dict.fromkeys(filter(None, (id_, call["id"], known.item.get("call_id"))))
+            made.append(_Call({**call, "id": id_}, tuple(names), known.place or len(self.calls) + len(made)))
+        self.calls += made
+        return made
 
     def messages(self) -> Iterator[dict[str, Any]]:
         answered = sorted((call for call in self.calls if call.answer), key=lambda call: call.place)
@@ -185,6 +194,16 @@ class _Turn:
 class _History:
     def __init__(self) -> None:
         self._entries: list[dict[str, Any] | _Turn] = []
+        self._waiting: dict[str, list[list[_Call]]] = {}  # name → calls without an answer, by turn
+        self._items: set[str] = set()  # ids of known items that have their place
+        self._ids: set[str] = set()  # of all calls
+
+    def has(self, known: KnownItem) -> bool:
+        """Does it stand here already? Clients send one thing twice: itself, and within what they build on."""
+        made = {call["id"] for message in known.messages for call in message.get("tool_calls") or ()}
+        there = known.item["id"] in self._items or (bool(made) and made <= self._ids)
+        self._items.add(known.item["id"])
+        return there
 
     def part(self) -> None:
         """What follows is never told in one breath with what stands here."""
@@ -201,23 +220,39 @@ class _History:
             if not (isinstance(last, _Turn) and last.takes(known.round_id)):
                 last = _Turn({"role": "assistant", "content": None})
                 self._entries.append(last)
-            last.say(message, known)
+            made = last.say(message, known)
+            self._ids.update(call.call["id"] for call in made)
+            for call in made:
+                for name in call.names:
+                    turns = self._waiting.setdefault(name, [])
+                    if not turns or turns[-1][-1] not in last.calls:
+                        turns.append([])
+                    turns[-1].append(call)
 
     def answer(self, call_id: str, message: dict[str, Any]) -> bool:
         """Puts an answer behind its call: of the calls with that id the first unanswered one of the latest turn."""
         found = False
         for name in dict.fromkeys((call_id, bare(call_id))):
-            for turn in reversed(self._entries):
-                named = [call for call in turn.calls if name in call.names] if isinstance(turn, _Turn) else []
-                found = found or bool(named)
-                for call in named:
-                    if call.answer is None:
-                        call.answer = message
-                        return True
+            found = found or name in self._waiting
+            turns = self._waiting.get(name, [])
+            while turns:
+                call = turns[-1].pop(0)
+                if not turns[-1]:
+                    turns.pop()
+                if call.answer is None:
+                    call.answer = message
+                    return True
         return found
 
     def messages(self) -> list[dict[str, Any]]:
+        """All of it; an id that stands twice is made anew the second time, with its answer."""
         out: list[dict[str, Any]] = []
+        seen: set[str] = set()
         for entry in self._entries:
+            if isinstance(entry, _Turn):
+                for call in (call for call in entry.calls if call.answer):
+                    if call.call["id"] in seen:
+                        call.call = {**call.call, "id": new_call_id()}
+                    seen.add(call.call["id"])
             out += entry.messages() if isinstance(entry, _Turn) else [entry]
         return out

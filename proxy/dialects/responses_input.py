@@ -113,7 +113,7 @@ def _load(raw: bytes) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise refuse(400, "The request body must be a JSON object.", code="invalid_type")
     try:
-        orjson.dumps(body)  # it reads deeper than it writes
+        orjson.dumps([[[[body]]]])  # it reads deeper than it writes, and the answer holds parts of this
     except orjson.JSONEncodeError:
         raise refuse(400, "The request body is nested too deeply.", code="invalid_json") from None
     return body
@@ -173,7 +173,11 @@ def _renamed(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _response_format(wanted: Any) -> dict[str, Any] | None:
-    kind = wanted.get("type") if isinstance(wanted, dict) else wanted
+    if wanted is None:
+        return None
+    if not isinstance(wanted, dict):
+        raise invalid("text.format", '`text.format` must be an object such as {"type": "text"}.')
+    kind = wanted.get("type")
     if kind in (None, "text"):
         return None
     if kind == "json_object":

@@ -5,7 +5,6 @@ normal form or refuses it; handed normal content, `chat_content` hands on what a
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -158,7 +157,7 @@ def _text_file(data: str) -> str | None:
     found = _TEXT_FILE.match(data)
     try:
         return base64.b64decode(found[1]).decode("utf-8", "replace") if found else None
-    except binascii.Error:
+    except ValueError:
         return None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.responses import Encoder, error_body, fold
+from proxy.dialects.responses import Encoder, fold
 from proxy.dialects.responses_input import decode
 from proxy.events import (
     Begun,
@@ -311,10 +311,6 @@ def test_nothing_follows_the_end() -> None:
         encoder = Encoder(request(), "resp_1")
         encoder.feed([Begun("m"), *told("Done"), end])
         assert encoder.feed([TextDelta("!"), SEARCH, Finished("stop"), Failed(502, ERROR)]) == b""
-
-
-def test_error_bodies_are_the_error() -> None:
-    assert json.loads(error_body(Failed(502, ERROR))) == {"error": ERROR}
 
 
 def test_blank_text_alone_makes_no_item() -> None:

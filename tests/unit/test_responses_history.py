@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -142,7 +143,9 @@ def test_calls_one_by_one_stay_one_by_one() -> None:
 
 def test_ids_that_repeat_in_every_turn() -> None:
     made_ = chat(HI, call("x"), output("x", "1"), AND, call("x"), output("x", "2"))
-    assert made_ == [HI, assistant(None, "x"), tool("x", "1"), AND, assistant(None, "x"), tool("x", "2")]
+    fresh = made_[4]["tool_calls"][0]["id"]
+    assert fresh != "x"
+    assert made_ == [HI, assistant(None, "x"), tool("x", "1"), AND, assistant(None, fresh), tool(fresh, "2")]
     abandoned = chat(HI, call("x"), AND, call("x"), output("x", "2"))
     assert abandoned == [HI, AND, assistant(None, "x"), tool("x", "2")]
 
@@ -213,7 +216,7 @@ def test_refusals_are_read_as_text() -> None:
 def test_everything_with_an_id_that_was_output_is_looked_up() -> None:
     items = [{**HI, "id": "msg_u"}, WS, said("x", id="msg_1"), call("a", id="fc_1"), call("b"), ref("rs_1"), WS]
     items += [{"type": "reasoning", "id": "rs_2", "summary": []}, said("y", id=""), {**output("a"), "id": "fco_1"}]
-    assert references(read(items)) == ["ws_1", "msg_1", "fc_1", "b", "rs_1", "rs_2"]
+    assert references(read(items)) == ["ws_1", "msg_1", "fc_1", "a", "b", "rs_1", "rs_2"]
 
 
 def test_references_become_what_they_stand_for() -> None:
@@ -337,3 +340,33 @@ def test_any_items_become_a_valid_history(items: list[dict[str, Any]], continued
     else:
         users = [message for message in made_ if message["role"] == "user"]
         assert len(users) == items.count(HI) + 1 + continued
+
+
+def test_one_thing_sent_twice_stands_once() -> None:
+    search = KnownItem(WS, (assistant(None, "s"), tool("s", "found")), "resp:0")
+    made_ = chat(HI, WS, WS, AND, known={"ws_1": search})
+    assert made_ == [HI, assistant(None, "s"), tool("s", "found"), AND]
+    built_on = chat(WS, AND, previous=[HI, assistant(None, "s"), tool("s", "found")], known={"ws_1": search})
+    assert built_on == [HI, assistant(None, "s"), tool("s", "found"), AND]
+
+
+def test_many_outputs_take_linear_work() -> None:
+    def work(size: int) -> int:
+        items = [HI]
+        for n in range(size):
+            items += [call(f"c{n}"), output(f"c{n}")]
+        count = 0
+
+        def note(*_: object) -> None:
+            nonlocal count
+            count += 1
+
+        asked = read(items)
+        sys.setprofile(note)
+        try:
+            messages(asked, (), {})
+        finally:
+            sys.setprofile(None)
+        return count
+
+    assert work(400) < 2.5 * work(200)
