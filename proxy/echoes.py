@@ -31,9 +31,12 @@ class Echoes:
     known: dict[int, tuple[str, str]]  # n → (url, title)
 
 
-def read_echoes(messages: list[dict[str, Any]], footer: bool = True) -> Echoes:
-    """`footer` says whether a "Sources" list at the end of an answer may be ours."""
-    reader = _Reader(footer, messages)
+def read_echoes(
+    messages: list[dict[str, Any]], footer: bool = True, sources: Mapping[int, tuple[str, str]] | None = None
+) -> Echoes:
+    """`footer` says whether a "Sources" list at the end of an answer may be ours; `sources` are numbers that are known
+    from elsewhere."""
+    reader = _Reader(footer, messages, sources or {})
     clean = [reader.clean(message) if message.get("role") == "assistant" else message for message in messages]
     changed = any(new is not old for new, old in zip(clean, messages, strict=True))
     taken = max((_highest_number(text) for message in clean for text in _texts(message.get("content"))), default=0)
@@ -56,10 +59,11 @@ def prose(text: str) -> Iterator[tuple[int, int]]:
 class _Reader:
     """Reads assistant messages in order and learns what their numbers stood for."""
 
-    def __init__(self, footer: bool, messages: list[dict[str, Any]]) -> None:
+    def __init__(self, footer: bool, messages: list[dict[str, Any]], sources: Mapping[int, tuple[str, str]]) -> None:
         self._footer = footer
         self._messages = messages
-        self._unnumbered: dict[str, int] = {}  # page → the number given to markers that carry none
+        # Page → the number given to markers that carry none.
+        self._unnumbered: dict[str, int] = {url: n for n, (url, _) in sources.items()}
         self._contested: set[int] = set()  # two answers gave the number to two pages: it stands for neither
         self.known: dict[int, tuple[str, str]] = {}
 

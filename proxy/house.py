@@ -104,7 +104,7 @@ class House:
             yield Stop(lanes[name], other or model, headers)
 
     def echoes(self, request: ChatRequest) -> Echoes:
-        return read_echoes(request.body["messages"], self.config.citations.footer)
+        return read_echoes(request.body["messages"], self.config.citations.footer, request.sources)
 
     def offer(self, request: ChatRequest, decision: Decision) -> Offer:
         """The request as the loop takes it: our decoration out of the history, our tools in."""

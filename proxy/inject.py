@@ -182,16 +182,15 @@ def _steps_aside(body: Mapping[str, Any]) -> str:
 
 def _choices(request: ChatRequest, names: Mapping[str, str]) -> tuple[Any, Any]:
     """The `tool_choice` of the first round, and of those after a tool of ours has run. None: leave it out."""
+    search = {"type": "function", "function": {"name": names.get(WEB_SEARCH) or names[OPEN_PAGE]}}
     if request.search.allowed:
         choice = request.body.get("tool_choice")
         allowed: dict[str, Any] = choice["allowed_tools"] if isinstance(choice, dict) else {"mode": "auto", "tools": []}
         ours = [{"type": "function", "function": {"name": wire}} for wire in names.values()]
         both = {**allowed, "tools": [*allowed["tools"], *ours]}
         later = {"type": "allowed_tools", "allowed_tools": {**both, "mode": "auto"}}
-        return {"type": "allowed_tools", "allowed_tools": both}, later
-    if request.search.forced:
-        return {"type": "function", "function": {"name": names.get(WEB_SEARCH) or names[OPEN_PAGE]}}, "auto"
-    return None, "auto"
+        return search if request.search.forced else {"type": "allowed_tools", "allowed_tools": both}, later
+    return (search, "auto") if request.search.forced else (None, "auto")
 
 
 def _as_function(spec: ToolSpec, name: str) -> dict[str, Any]:

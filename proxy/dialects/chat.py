@@ -108,6 +108,7 @@ def take_out_search(body: dict[str, Any]) -> tuple[SearchOptions, dict[str, Any]
             rest = [e for e in entries if not (_is_hosted(e) or _names_our_tool(e, body))]
             if len(rest) < len(entries):
                 allowed, asked = True, asked or "tool_choice"
+                forced = not rest and listed.get("mode") == "required"  # search is all that may be called, and must
                 body["tool_choice"] = {**choice, "allowed_tools": {**listed, "tools": rest}} if rest else "none"
     return _search_options(asked, forced, allowed, options), body
 

@@ -21,6 +21,7 @@ from tests.fakes.config import config, refusal
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+MODELS = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
 
 
 class TestWhatShips:
@@ -45,7 +46,7 @@ class TestWhatShips:
     def test_the_example_of_every_error_loads(self, file: Path) -> None:
         assert config(file, EXAMPLE).tools.search == ["ddg"]
 
-    @pytest.mark.parametrize("example", re.findall(r"```yaml\n(.*?)```", PAGE, re.S))
+    @pytest.mark.parametrize("example", re.findall(r"```yaml\n(.*?)```", PAGE + MODELS, re.S))
     def test_every_example_of_the_page_loads(self, file: Path, example: str) -> None:
         assert set(yaml.safe_load(example)) <= config(file, example).model_fields_set
 

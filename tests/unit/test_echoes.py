@@ -253,3 +253,15 @@ def test_openai_markers_are_given_numbers_when_annotations_say_what_they_are() -
     }
     assert echoes.known[one] == ("https://a.org/x", "a.org")
     assert echoes.taken == 5
+
+
+def test_a_page_that_is_known_keeps_its_number_where_the_marker_carries_none() -> None:
+    text = "Yes ([a.example](https://a.example/))."
+    place = {"url": "https://a.example/", "title": "A", "start_index": 4, "end_index": len(text) - 1}
+    message = {
+        "role": "assistant",
+        "content": text,
+        "annotations": [{"type": "url_citation", "url_citation": place}],
+    }
+    (clean,) = read_echoes([message], sources={7: ("https://a.example/", "A")}).messages
+    assert clean == {"role": "assistant", "content": "Yes [7]."}

@@ -210,3 +210,14 @@ def test_bad_bodies_are_refused(raw: bytes, param: str | None) -> None:
     assert caught.value.failed.status == 400
     assert caught.value.failed.error["param"] == param
     assert caught.value.failed.error["type"] == "invalid_request_error"
+
+
+def test_where_search_alone_is_allowed_and_required_it_is_forced() -> None:
+    choice = {
+        "type": "allowed_tools",
+        "allowed_tools": {"mode": "required", "tools": [{"type": "web_search"}]},
+    }
+    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [{"type": "web_search"}]}
+    made = offer(decode(json.dumps({**body, "tool_choice": choice}).encode()), SPECS)
+    assert made.body["tool_choice"] == {"type": "function", "function": {"name": "web_search"}}
+    assert made.free_choice["allowed_tools"]["mode"] == "auto"
