@@ -1,5 +1,5 @@
 """What every dialect becomes before anything else looks at it: the canonical Chat Completions body, plus what the
-client said about search. Handed on to `inject` and the engine.
+client said about search. Handed on to `inject` and the engine. Bodies are read as JSON here.
 """
 
 from __future__ import annotations
@@ -7,6 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import orjson
+
+from .errors import refuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +46,14 @@ class ChatRequest:
     sources: Mapping[int, tuple[str, str]] = field(default_factory=dict)  # n → URL and title, from turns put back
     searched: bool = False  # does the last question already stand with what was found for it?
     changed: bool = False  # does `body` differ from `raw`?
+
+
+def json_object(raw: bytes) -> dict[str, Any]:
+    """A body as every endpoint takes it."""
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise refuse(400, f"The request body is not valid JSON: {error}.", code="invalid_json") from None
+    if not isinstance(body, dict):
+        raise refuse(400, "The request body must be a JSON object.", code="invalid_type")
+    return body

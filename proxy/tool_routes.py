@@ -22,6 +22,7 @@ from .delivery import send_json, while_connected
 from .edge import read_body
 from .errors import refuse
 from .house import House
+from .request import json_object
 
 _FILTERS = ("allowed_domains", "blocked_domains", "time_range", "published_after", "published_before")
 _SEARCH_FIELDS = frozenset({"query", "limit", "provider", "category", "country", "filters", *_FILTERS})
@@ -87,12 +88,7 @@ async def _desk(house: House, scope: Scope, country: str = "", limit: object = N
 
 
 def _load(raw: bytes, known: frozenset[str]) -> dict[str, Any]:
-    try:
-        given = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise refuse(400, f"The request body is not valid JSON: {error}.", code="invalid_json") from None
-    if not isinstance(given, dict):
-        raise refuse(400, "The request body must be a JSON object.", code="invalid_type")
+    given = json_object(raw)
     for name in given:
         if name not in known:
             text = f"There is no `{name}` here; valid are {', '.join(sorted(known))}."

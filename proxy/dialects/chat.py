@@ -31,7 +31,7 @@ from ..events import (
     merge_fields,
 )
 from ..inject import client_tools
-from ..request import ChatRequest, SearchOptions
+from ..request import ChatRequest, SearchOptions, json_object
 from ..sse import DONE, encode
 
 SUFFIX = ":online"
@@ -44,12 +44,7 @@ _NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
 
 def decode(raw: bytes) -> ChatRequest:
-    try:
-        body = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise refuse(400, f"The request body is not valid JSON: {error}.", code="invalid_json") from None
-    if not isinstance(body, dict):
-        raise refuse(400, "The request body must be a JSON object.", code="invalid_type")
+    body = json_object(raw)
     if raw.count(b"[") + raw.count(b"{") > _DEEPEST and not _can_be_sent(body):
         raise refuse(400, "The request body is nested too deeply.", code="invalid_json")
     model, messages = body.get("model"), body.get("messages")

@@ -15,7 +15,7 @@ import orjson
 
 from ..errors import refuse
 from ..inject import client_tools
-from ..request import SearchOptions
+from ..request import SearchOptions, json_object
 from . import chat
 from .responses_items import invalid, missing, normalise
 
@@ -106,12 +106,7 @@ def decode(raw: bytes) -> ResponsesRequest:
 
 
 def _load(raw: bytes) -> dict[str, Any]:
-    try:
-        body = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise refuse(400, f"The request body is not valid JSON: {error}.", code="invalid_json") from None
-    if not isinstance(body, dict):
-        raise refuse(400, "The request body must be a JSON object.", code="invalid_type")
+    body = json_object(raw)
     try:
         orjson.dumps([[[[body]]]])  # it reads deeper than it writes, and the answer holds parts of this
     except orjson.JSONEncodeError:
