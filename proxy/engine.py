@@ -55,11 +55,9 @@ class Engine:
         self.style: Style = style
         self.footer = footer
 
-    async def answer(self, request: ChatRequest, offer: Offer, road: Road) -> AsyncGenerator[list[Event], None]:
+    def answer(self, request: ChatRequest, offer: Offer, road: Road) -> AsyncGenerator[list[Event], None]:
         """Everything that happens while this request is answered. The last event is Finished or Failed."""
-        async with aclosing(_Answering(self, request, offer, road).run()) as batches:
-            async for batch in batches:
-                yield batch
+        return _Answering(self, request, offer, road).run()
 
 
 class _Answering:
@@ -97,7 +95,7 @@ class _Answering:
                 elif isinstance(action, RunTools):
                     yield await self._run_tools(action)
                 elif isinstance(action, KeepTurn):
-                    if held := self._note(self._citer.flush()):
+                    if held := self._note([*self._citer.flush()]):
                         yield held
                     await self._keep(action)
                     yield self._dress(self._loop.turn_kept())
@@ -175,11 +173,11 @@ class _Answering:
                 out.append(event)
         return self._note(out)
 
-    def _note(self, events: Sequence[Event]) -> list[Event]:
+    def _note(self, events: list[Event]) -> list[Event]:
         """Takes down the text that the client is about to see."""
         if self._searching:
             self._shown += [event.text for event in events if isinstance(event, TextDelta)]
-        return list(events)
+        return events
 
     def _open_desk(self, *, assist: bool) -> Desk:
         request, offer, stop = self._request, self._offer, self._road.here

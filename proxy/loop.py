@@ -114,7 +114,7 @@ class ToolLoop:
         self._max_rounds = max_rounds
         self._messages: list[Any] = list(offer.body["messages"])
         self._given = len(self._messages)  # what comes behind these is hidden from the client
-        self._key = new_key() if offer.owned or offer.found else ""
+        self._key = ""  # made when the client is called while something may stay hidden from it
         self._last_turn: list[dict[str, Any]] = []  # the client's turn, with what ran in it
         self._reason = ""  # how the answer will end once its turn is kept
         self._rounds = 0
@@ -220,6 +220,8 @@ class ToolLoop:
             ours = bool(self._offer.owned) and event.name not in self._offer.client_tools
             call = _Call(self._fresh_id(event.id), event.name, [], {}, ours)
             if not ours:
+                if not self._key and (self._offer.owned or self._offer.found):
+                    self._key = new_key()
                 call.shown_as = self._shown_calls
                 self._shown_calls += 1
             self._round.calls[event.index] = call

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import secrets
-import string
+from base64 import b64encode
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,6 @@ import orjson
 
 from .query_plan import with_sources
 
-_ALPHABET = string.ascii_letters + string.digits
 _MARK = "_gw"
 _MARKED = re.compile(rf"{_MARK}([A-Za-z0-9]{{12}})\Z")
 _FORMAT = 1
@@ -53,7 +52,7 @@ def decoded(data: bytes) -> Turn | None:
 
 
 def new_key() -> str:
-    return "".join(secrets.choice(_ALPHABET) for _ in range(12))
+    return b64encode(secrets.token_bytes(9), b"gw").decode()  # letters and digits alone, 12 of them
 
 
 def marked(call_id: str, key: str) -> str:

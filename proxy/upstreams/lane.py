@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
@@ -28,6 +29,7 @@ log = logging.getLogger("groundwire")
 ToolMode = Literal["native", "prompted", "none"]
 
 _MOST_LESSONS = 4  # parameters that one request may find out about
+_LISTING_PAUSE = 60.0  # after a listing that could not be read
 _LISTING_LIMIT = 1.0  # how long a request waits for what the upstream lists
 _SMALL = 4e9  # parameters: models below that are better at reading than at calling
 _SIZE = re.compile(r"(?<![a-z0-9.])e?(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])", re.IGNORECASE)
@@ -38,6 +40,7 @@ class Lane:
         self.config = config
         self.upstream = upstream
         self._learned = Learned()
+        self._next_look = 0.0
         self._looking: dict[str, asyncio.Task[None]] = {}  # model → who is reading the listing for it
         self._off = frozenset(config.without_repairs)
 
@@ -77,7 +80,8 @@ class Lane:
     async def look_up(self, model: str) -> ToolMode:
         """The same, after a look at what the upstream lists: once an hour, and never for long."""
         said = self.config.of(model)
-        if (said.tool_calls == "auto" or said.context is None) and not self._learned.of(model).looked:
+        wanted = (said.tool_calls == "auto" or said.context is None) and not self._learned.of(model).looked
+        if wanted and time.monotonic() >= self._next_look:
             task = self._looking.get(model)
             if task is None:
                 task = self._looking[model] = asyncio.create_task(self._look(model))
@@ -91,7 +95,8 @@ class Lane:
         try:
             listed = await self.upstream.models()
         except RequestError:
-            return  # the upstream remembers that itself, for a minute
+            self._next_look = time.monotonic() + _LISTING_PAUSE
+            return
         entry = next((entry for entry in listed if entry.get("id") == model), {})
         self._learned.keep(model, Lesson(looked=True, context=listed_context(entry)))
         if self.config.of(model).tool_calls == "auto" and lists_no_tools(entry):

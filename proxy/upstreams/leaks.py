@@ -27,7 +27,6 @@ _LONGEST_OPENER = max(map(len, OPENERS))
 _QUOTES = "\"'“”„‘’«»‹›「『《"
 _WHOLE_BEGINS = "`~{[<ac"  # what a message may begin with that is a call only as a whole, see `Shapes.whole`
 _NOT_BLANK = re.compile(r"\S")
-_LAST_WORD = re.compile(r"(?<![\w.-])[\w.-]+\Z")
 _LONGEST_NAME = 64  # what an API allows
 # In an indented listing, a block quote, a cell of a table, or HTML's own code.
 _LISTED = re.compile(r"\n(?: {4}|\t|[ \t]*[>|])[^\n]*\Z|<(?:pre|code)>[^\n]*\Z")
@@ -51,9 +50,15 @@ class LeakReader:
         if not tools:
             self._pass_everything()
 
-    def feed(self, text: str) -> list[str | LeakedCall]:
+    def passes(self, text: str) -> bool:
+        """Is this piece plain text, with nothing before it held? Then it is read by now, and goes on as it is."""
         if self._plain and self._special(text) == len(text):
             self._tape.skip(text)
+            return True
+        return False
+
+    def feed(self, text: str) -> list[str | LeakedCall]:
+        if self.passes(text):
             return [text] if text else []
         if self._tape.add(text):
             self._read()
@@ -199,17 +204,20 @@ class _Special:
 
     def __init__(self, names: tuple[str, ...]) -> None:
         known = [name for name in names if 0 < len(name) <= _LONGEST_NAME]
-        named = rf"|(?<![\w.-])(?:{'|'.join(map(re.escape, known))})(?=\[)" if known else ""
-        self._search = re.compile(r"[<\[`~]" + named).search
         self._begun = frozenset(name[:size] for name in known for size in range(1, len(name) + 1))
+        named = "|".join(map(re.escape, known))
+        first = "".join(sorted({re.escape(name[0]) for name in known}))
+        words = rf"|(?<![\w.-])(?:(?:{named})(?=\[)|[{first}][\w.-]*\Z)" if known else ""
+        self._search = re.compile(r"[<\[`~]" + words).search
 
     def find(self, text: str, i: int = 0) -> int:
         """Its place, or the end of the text."""
         found = self._search(text, i)
-        if found:
-            return found.start()
-        last = _LAST_WORD.search(text, max(i, len(text) - _LONGEST_NAME - 1))
-        return last.start() if last and last.group() in self._begun else len(text)
+        if found is None:
+            return len(text)
+        if found.end() == len(text) and text[found.start()] not in "<[`~" and found.group() not in self._begun:
+            return len(text)
+        return found.start()
 
 
 _special = lru_cache(maxsize=64)(_Special)

@@ -50,10 +50,18 @@ class Road:
     async def look_up(self) -> ToolMode:
         return await self.here.lane.look_up(self.here.model)
 
-    async def stream(
+    def stream(
         self, body: dict[str, Any], known_tools: Sequence[Any] | None = None
     ) -> AsyncGenerator[list[Event], None]:
         """Asks the model once, as `Lane.stream`."""
+        if self._settled:  # nobody else is left to ask: nothing stands between the lane and the loop
+            stop = self.here
+            return stop.lane.stream({**body, "model": stop.model}, stop.headers, known_tools)
+        return self._try_in_order(body, known_tools)
+
+    async def _try_in_order(
+        self, body: dict[str, Any], known_tools: Sequence[Any] | None
+    ) -> AsyncGenerator[list[Event], None]:
         while True:
             stop, failed = self.here, None
             early: list[Event] = []  # what was said before the first content
