@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import aclosing
 from typing import Any, Protocol
 
-from starlette.types import Receive, Send
+from starlette.types import Receive, Scope, Send
 
 from .dialects import chat
 from .errors import crashed, shutting_down, too_long
@@ -39,10 +40,15 @@ async def send_failure(send: Send, failed: Failed, headers: Mapping[str, str] | 
     await send_json(send, failed.status, chat.error_body(failed), {**(headers or {}), **failed.headers})
 
 
-class Encoder(Protocol):
-    """What a dialect makes of events, batch by batch."""
+class Answer(Protocol):
+    """What a dialect makes of events: frames batch by batch, or one body of all; and what it does before the end."""
 
     def feed(self, events: Iterable[Event]) -> bytes: ...
+
+    def whole(self, events: Iterable[Event]) -> bytes: ...
+
+    async def keep(self, finished: Finished) -> None:
+        """Done before the client hears of the end."""
 
 
 class Delivery:
@@ -52,34 +58,48 @@ class Delivery:
         self._limit = limit
         self._stopping = stopping
 
-    async def stream(
+    async def deliver(
         self,
+        scope: Scope,
         send: Send,
-        events: AsyncIterator[list[Event]],
-        encoder: Encoder,
-        headers: dict[str, str],
-        before_end: Callable[[Finished], Awaitable[None]] | None = None,
+        events: AsyncGenerator[list[Event], None],
+        answer: Answer,
+        decided: str,
+        *,
+        stream: bool,
+    ) -> None:
+        """An answer, as a stream or in one piece. `decided` is what the header says about search; what is learned about
+        that on the way, and what went wrong, is noted for the log."""
+        headers = {SEARCH_HEADER: decided}
+        async with aclosing(events):
+            failed = await (self._stream if stream else self._whole)(send, events, answer, headers)
+        if headers[SEARCH_HEADER] != decided:
+            scope["notes"].append(f"search {headers[SEARCH_HEADER]}")
+        if failed:
+            scope["notes"].append(f"failed {failed.error['code']}")
+
+    async def _stream(
+        self, send: Send, events: AsyncIterator[list[Event]], answer: Answer, headers: dict[str, str]
     ) -> Failed | None:
-        """Sends events as they come, and says what went wrong if anything did. `before_end` is done before the client
-        hears of the end. What is learned about the search on the way is noted in `headers`."""
+        """Sends events as they come, and says what went wrong if anything did."""
         stream = EventStream(send, headers)
         failed: Failed | None = None
         try:
             async with asyncio.timeout(self._limit):
                 async for batch in events:
                     if isinstance(batch[0], SearchedFirst):
-                        note_search(headers, batch[0])
+                        _note_search(headers, batch[0])
                         stream.headers |= headers
                         if batch[0].searched:  # the model is asked late: the client hears that we are at work
                             await stream.write(PING)
-                    failed = failure_in(batch)
+                    failed = _failure_in(batch)
                     if failed and not stream.started:
                         stream.stop()
                         await send_failure(send, failed, headers)
                         return failed
-                    data = encoder.feed(batch)
-                    if before_end and isinstance(batch[-1], Finished):
-                        await before_end(batch[-1])
+                    data = answer.feed(batch)
+                    if isinstance(batch[-1], Finished):
+                        await answer.keep(batch[-1])
                     if data:
                         await stream.write(data)
         except TimeoutError:
@@ -88,10 +108,10 @@ class Delivery:
                 stream.stop()
                 await send_failure(send, failed, headers)
                 return failed
-            await stream.write(encoder.feed([failed]))
+            await stream.write(answer.feed([failed]))
         except asyncio.CancelledError:
             if self._stopping() and stream.started:
-                await stream.write(encoder.feed([shutting_down()]))
+                await stream.write(answer.feed([shutting_down()]))
                 await stream.close()
             raise
         except Exception:  # a fault of ours after the stream has begun: even that is said, never cut off silently
@@ -99,31 +119,39 @@ class Delivery:
                 raise
             log.exception("a stream failed")
             failed = crashed()
-            await stream.write(encoder.feed([failed]))
+            await stream.write(answer.feed([failed]))
         finally:
             stream.stop()
         await stream.close()
         return failed
 
-    async def gather(self, events: AsyncIterator[list[Event]], headers: dict[str, str]) -> list[Event]:
-        """All events of an answer that goes out in one piece."""
+    async def _whole(
+        self, send: Send, events: AsyncIterator[list[Event]], answer: Answer, headers: dict[str, str]
+    ) -> Failed | None:
         gathered: list[Event] = []
         try:
             async with asyncio.timeout(self._limit):
                 async for batch in events:
                     if isinstance(batch[0], SearchedFirst):
-                        note_search(headers, batch[0])
+                        _note_search(headers, batch[0])
                     gathered += batch
         except TimeoutError:
-            return [too_long()]
-        return gathered
+            gathered = [too_long()]
+        if failed := _failure_in(gathered):
+            await send_failure(send, failed, headers)
+            return failed
+        body = answer.whole(gathered)
+        if isinstance(gathered[-1], Finished):
+            await answer.keep(gathered[-1])
+        await send_json(send, 200, body, headers)
+        return None
 
 
-def failure_in(events: Iterable[Event]) -> Failed | None:
+def _failure_in(events: Iterable[Event]) -> Failed | None:
     return next((event for event in events if isinstance(event, Failed)), None)
 
 
-def note_search(headers: dict[str, str], event: SearchedFirst) -> None:
+def _note_search(headers: dict[str, str], event: SearchedFirst) -> None:
     """What the answer's header says of a search that came before the question."""
     decided = headers[SEARCH_HEADER]
     headers[SEARCH_HEADER] = f"{decided}; searched=first" if event.searched else f"off; reason={event.reason}"

@@ -32,6 +32,7 @@ from .events import Failed, ToolCallDelta
 from .house import House
 from .store import MemoryStore, Store
 from .terminal import opened
+from .upstreams.failures import masked
 from .upstreams.lane import Lane, tools_refused
 from .upstreams.settings import UpstreamConfig
 
@@ -48,7 +49,7 @@ PROBE_TOOL = {
 }
 LIMIT = 15.0  # seconds for each try
 LOADING = 4  # times as long for a model: its server may have to load it first
-SHORTEST_SECRET = 8  # shorter ones are words like `ollama`, put there because some client wants a key
+SHORTEST_SECRET = 8  # a report is pasted into issues: rather one word too many is masked
 
 # What servers list besides models that chat; asking those would say nothing about tools.
 _NOT_FOR_CHAT = re.compile(
@@ -283,11 +284,7 @@ def _no_model(config: UpstreamConfig) -> str:
 
 
 def _without_keys(config: UpstreamConfig, text: str) -> str:
-    """Servers like to repeat a key that they complain about."""
-    for secret in (config.api_key.get_secret_value(), *config.headers.values()):
-        if len(secret) >= SHORTEST_SECRET:
-            text = text.replace(secret, "***")
-    return text
+    return masked(text, (config.api_key.get_secret_value(), *config.headers.values()), SHORTEST_SECRET)
 
 
 # Providers

@@ -114,11 +114,16 @@ def without_ours(offered: Offer) -> Offer:
         body["tools"] = theirs
         if offered.client_choice is not None:
             body["tool_choice"] = offered.client_choice
-    else:
-        body.pop("parallel_tool_calls", None)
     if offered.response_format is not None:
         body["response_format"] = offered.response_format
-    return replace(offered, body=body, owned={}, response_format=None)
+    return replace(offered, body=without_idle_choice(body), owned={}, response_format=None)
+
+
+def without_idle_choice(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What spoke of tools goes with the last of them."""
+    if "tools" in body:
+        return dict(body)
+    return {key: value for key, value in body.items() if key not in ("tool_choice", "parallel_tool_calls")}
 
 
 def client_tools(body: Mapping[str, Any]) -> list[str]:

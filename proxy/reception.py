@@ -41,6 +41,8 @@ async def receive(house: House, scope: Scope, request: ChatRequest) -> Received:
     if mode != "off":
         request = await house.restored(request, whole=decision.offered)
     scope["notes"].append(f"search {decision.header}")
+    if decision.offered:  # a fallback whose mode is off is none for a request with search
+        road = Road([stop, *(other for other in road.stops[1:] if other.settings.mode != "off")])
     return Received(request, road, decision, mode)
 
 

@@ -5,7 +5,6 @@ the engine answer, keeps the answer for its caller, and delivers. Also what was 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,7 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from . import reception
-from .delivery import SEARCH_HEADER, Delivery, failure_in, send_failure, send_json, while_connected
+from .delivery import Delivery, send_json, while_connected
 from .dialects import responses
 from .dialects.responses_history import bare_references, messages, references
 from .dialects.responses_input import ResponsesRequest, decode
@@ -22,12 +21,11 @@ from .edge import read_body
 from .errors import refuse
 from .events import Event, Finished, ToolFinished
 from .house import House
-from .inject import OUR_NAMES, client_tools
+from .inject import OUR_NAMES, client_tools, without_idle_choice
 from .reception import Received
 from .request import ChatRequest
 from .responses_state import ResponseState, Stored, known_items
 from .turns import without_calls
-from .upstreams.road import Road
 
 
 class Responses:
@@ -46,28 +44,9 @@ class Responses:
         request, told = await self._as_chat(scope, asked)
         received = await reception.receive(self._house, scope, request)
         answer = _Answer(self._state, asked, received, told)  # what is kept is whole, with search or without
-        if received.decision.offered:
-            received = replace(received, road=_searched(received.road))
-        else:
-            received = replace(received, request=_without_search(received.request))
-        headers = {SEARCH_HEADER: received.decision.header}
-        async with aclosing(self._house.answer(received.request, received.decision, received.road)) as events:
-            if asked.stream:
-                failed = await self._delivery.stream(send, events, answer, headers, answer.keep)
-            else:
-                gathered = await self._delivery.gather(events, headers)
-                failed = failure_in(gathered)
-                answer.feed(gathered)
-                if failed:
-                    await send_failure(send, failed, headers)
-                else:
-                    assert isinstance(gathered[-1], Finished)
-                    await answer.keep(gathered[-1])
-                    await send_json(send, 200, orjson.dumps(answer.encoder.response), headers)
-        if headers[SEARCH_HEADER] != received.decision.header:
-            scope["notes"].append(f"search {headers[SEARCH_HEADER]}")
-        if failed:
-            scope["notes"].append(f"failed {failed.error['code']}")
+        decision, request = received.decision, received.request
+        events = self._house.answer(request if decision.offered else _without_search(request), decision, received.road)
+        await self._delivery.deliver(scope, send, events, answer, decision.header, stream=asked.stream)
 
     async def _as_chat(self, scope: Scope, asked: ResponsesRequest) -> tuple[ChatRequest, int]:
         """The request as the engine takes it, and how many of its messages are instructions."""
@@ -89,7 +68,7 @@ class _Answer:
     """One answer on its way out: the encoder, and what must be kept of it before the client hears of its end."""
 
     def __init__(self, state: ResponseState, asked: ResponsesRequest, received: Received, told: int) -> None:
-        self.encoder = responses.Encoder(asked, new_id("resp"))
+        self._encoder = responses.Encoder(asked, new_id("resp"))
         self._state = state
         self._asked = asked
         self._request = received.request
@@ -101,22 +80,21 @@ class _Answer:
         for event in batch:
             if isinstance(event, ToolFinished):
                 self._sources.update({source.n: (source.url, source.title) for source in event.sources})
-        return self.encoder.feed(batch)
+        return self._encoder.feed(batch)
+
+    def whole(self, events: Iterable[Event]) -> bytes:
+        self.feed(events)
+        return orjson.dumps(self._encoder.response)
 
     async def keep(self, finished: Finished) -> None:
         if not self._asked.store:
             return
-        response = self.encoder.response
+        response = self._encoder.response
         transcript = [_with_refusal(message) for message in finished.transcript]
         before = self._request.body["messages"][self._told :]
         items = [{"id": new_id("msg"), **item} for item in self._asked.items]
         stored = Stored(response, [*before, *transcript], self._sources, items)
-        await self._state.keep(self._request.caller, stored, known_items(response, transcript, self.encoder.calls))
-
-
-def _searched(road: Road) -> Road:
-    """A fallback whose mode is off is none for a request with search."""
-    return Road([stop for at, stop in enumerate(road.stops) if at == 0 or stop.settings.mode != "off"])
+        await self._state.keep(self._request.caller, stored, known_items(response, transcript, self._encoder.calls))
 
 
 def _with_refusal(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,10 +107,7 @@ def _without_search(request: ChatRequest) -> ChatRequest:
     """Where search is not offered nothing of ours stands in the history, and what spoke of tools goes with the last."""
     body = dict(request.body)
     body["messages"] = without_calls(body["messages"], OUR_NAMES.difference(client_tools(body)))
-    if "tools" not in body:
-        body.pop("tool_choice", None)
-        body.pop("parallel_tool_calls", None)
-    return replace(request, body=body)
+    return replace(request, body=without_idle_choice(body))
 
 
 class StoredResponses:

@@ -7,20 +7,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from contextlib import aclosing
 from typing import Any
 
 import orjson
 from starlette.types import Receive, Scope, Send
 
 from . import reception
-from .delivery import SEARCH_HEADER, Delivery, failure_in, send_failure, send_json, while_connected
+from .delivery import SEARCH_HEADER, Delivery, send_json, while_connected
 from .dialects import chat
 from .edge import Edge, read_body
 from .errors import refuse
 from .forwarding import Passage
 from .house import House
-from .inject import Decision, has_custom_tools
+from .inject import Decision, has_custom_tools, without_idle_choice
 from .reception import Received
 from .request import ChatRequest
 from .upstreams.base import Forwarding
@@ -42,9 +41,7 @@ class ChatCompletions:
     async def _serve(self, scope: Scope, send: Send, request: ChatRequest) -> None:
         received = await reception.receive(self._house, scope, request)
         if received.decision.offered:
-            stops = received.road.stops
-            searched = [stop for at, stop in enumerate(stops) if at == 0 or stop.settings.mode != "off"]
-            await self._answer(scope, send, received.request, Road(searched), received.decision)
+            await self._answer(scope, send, received.request, received.road, received.decision)
         else:
             await self._pass_on(scope, send, received)
 
@@ -73,28 +70,12 @@ class ChatCompletions:
         if not request.changed and not echoes.changed and model == request.model:
             return request.raw
         body = {**request.body, "model": model, "messages": echoes.messages}
-        if request.changed and "tools" not in body:  # what spoke of tools goes with the last of them
-            body.pop("tool_choice", None)
-            body.pop("parallel_tool_calls", None)
-        return orjson.dumps(body)
+        return orjson.dumps(without_idle_choice(body) if request.changed else body)
 
     async def _answer(self, scope: Scope, send: Send, request: ChatRequest, road: Road, decision: Decision) -> None:
-        headers = {SEARCH_HEADER: decision.header}
-        async with aclosing(self._house.answer(request, decision, road)) as events:
-            if request.stream:
-                encoder = chat.Encoder(request, progress=self._house.config.tools.progress == "reasoning")
-                failed = await self._delivery.stream(send, events, encoder, headers)
-            else:
-                gathered = await self._delivery.gather(events, headers)
-                failed = failure_in(gathered)
-                if failed:
-                    await send_failure(send, failed, headers)
-                else:
-                    await send_json(send, 200, chat.fold(gathered, request), headers)
-        if headers[SEARCH_HEADER] != decision.header:
-            scope["notes"].append(f"search {headers[SEARCH_HEADER]}")
-        if failed:
-            scope["notes"].append(f"failed {failed.error['code']}")
+        events = self._house.answer(request, decision, road)
+        answer = chat.Answer(request, progress=self._house.config.tools.progress == "reasoning")
+        await self._delivery.deliver(scope, send, events, answer, decision.header, stream=request.stream)
 
 
 class Models:

@@ -240,6 +240,23 @@ def fold(events: Iterable[Event], request: ChatRequest) -> bytes:
     return orjson.dumps(body)
 
 
+class Answer:
+    """An answer on its way out, streamed or whole. Nothing is kept of it here: chat clients bring their history."""
+
+    def __init__(self, request: ChatRequest, *, progress: bool = False) -> None:
+        self._request = request
+        self._encoder = Encoder(request, progress=progress)
+
+    def feed(self, events: Iterable[Event]) -> bytes:
+        return self._encoder.feed(events)
+
+    def whole(self, events: Iterable[Event]) -> bytes:
+        return fold(events, self._request)
+
+    async def keep(self, finished: Finished) -> None:
+        pass
+
+
 def error_body(failed: Failed) -> bytes:
     return orjson.dumps({"error": failed.error})
 

@@ -21,6 +21,7 @@ from ..events import Event, Failed
 from ..sse import EventTooLong, SSEDecoder
 from .base import Broken, Reply
 from .chunks import ChunkReader
+from .failures import hung_up, key_refused, masked, masked_failure, timed_out, unreachable
 from .quirks import ALL_ON
 
 log = logging.getLogger("groundwire")
@@ -36,7 +37,6 @@ _MODELS_AGE = 60.0
 _MODELS_LIMIT = 10.0
 _ERROR_LIMIT = 100_000
 _LAST_BYTES = 0.05  # how long the end of a body is awaited, so that its connection can be used again
-_SHORTEST_SECRET = 16  # shorter ones are words like `ollama`, put there because some client wants a key
 
 
 class OpenAIUpstream:
@@ -58,7 +58,7 @@ class OpenAIUpstream:
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "groundwire", **(headers or {})}
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
-        self._secret = api_key if len(api_key) >= _SHORTEST_SECRET else ""
+        self._secrets = (api_key,)
         self._connect_timeout = connect_timeout
         self._first_byte_timeout = first_byte_timeout
         self._idle_timeout = idle_timeout
@@ -221,7 +221,7 @@ class OpenAIUpstream:
     async def _error_chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         """An error's body, which is short, without our key in it."""
         body = b"".join([data async for data in self._chunks(response)])
-        yield body.replace(self._secret.encode(), b"***") if self._secret else body
+        yield masked(body.decode("latin-1"), self._secrets).encode("latin-1")
 
     async def _whole(self, response: aiohttp.ClientResponse, first: bytes) -> Any:
         parts, size = [first], len(first)
@@ -251,28 +251,15 @@ class OpenAIUpstream:
             failed = None
         failed = failed or failure(status, f"The model's server answered with HTTP {status}.", retry=True)
         waits = {key: response.headers[key] for key in ("retry-after", "retry-after-ms") if key in response.headers}
-        return self._masked_failure(replace(failed, status=status, headers={**failed.headers, **waits}))
+        return masked_failure(replace(failed, status=status, headers={**failed.headers, **waits}), self._secrets)
 
     def _unreadable(self, first: bytes) -> Failed:
-        log.warning(
-            "upstream %s: expected an answer, got %.200r", self.name, self._masked(first.decode("utf-8", "replace"))
-        )
+        said = masked(first.decode("utf-8", "replace"), self._secrets)
+        log.warning("upstream %s: expected an answer, got %.200r", self.name, said)
         return failure(502, "The model's server sent a web page instead of an answer.", code="upstream_bad_response")
 
-    def _masked(self, text: str) -> str:
-        """Servers like to repeat a key that they complain about."""
-        return text.replace(self._secret, "***") if self._secret else text
-
-    def _masked_failure(self, failed: Failed) -> Failed:
-        error = {key: self._masked(value) if isinstance(value, str) else value for key, value in failed.error.items()}
-        return replace(failed, error=error)
-
     def _key_refused(self, status: int) -> Failed:
-        text = (
-            f"The model's server refused the key that Groundwire holds for upstream '{self.name}' (HTTP {status}). "
-            "Set `api_key` of this upstream in the config file, or OPENAI_API_KEY."
-        )
-        return failure(502, text, code="upstream_auth")
+        return key_refused(self.name, status, "OPENAI_API_KEY")
 
     def _ours(self, events: list[Event], passed: bool) -> list[Event]:
         """The last events of an answer. An error among them is dressed as if it had come with its own status."""
@@ -281,7 +268,7 @@ class OpenAIUpstream:
             if not isinstance(event, Failed):
                 return event
             ours = event.status in (401, 403) and not passed
-            return self._key_refused(event.status) if ours else self._masked_failure(event)
+            return self._key_refused(event.status) if ours else masked_failure(event, self._secrets)
 
         return [dressed(event) for event in events]
 
@@ -292,20 +279,17 @@ class OpenAIUpstream:
                 return failure(
                     504, f"Upstream '{self.name}' did not accept a connection in time.", code="upstream_timeout"
                 )
-            return failure(504, f"Upstream '{self.name}' did not answer in time.", code="upstream_timeout")
+            return timed_out(self.name)
         if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
             return failure(502, f"The certificate of upstream '{self.name}' is not valid.", code="upstream_tls")
         if isinstance(error, aiohttp.ClientConnectorError):
-            text = f"Could not connect to upstream '{self.name}'. Is it running, and is its `base_url` right?"
-            return failure(502, text, code="upstream_unreachable", retry=True)
+            return unreachable(self.name)
         if isinstance(error, EventTooLong):
             return failure(502, "The model's server sent more than an answer can hold.", code="upstream_bad_response")
         if begun or isinstance(error, aiohttp.ClientPayloadError):
             text = "The connection to the model's server broke before the answer was complete."
             return failure(502, text, code="upstream_truncated")
-        return failure(
-            502, f"Upstream '{self.name}' closed the connection without an answer.", code="upstream_unreachable"
-        )
+        return hung_up(self.name)
 
 
 def _is_json(content_type: str, first: bytes) -> bool:

@@ -29,6 +29,7 @@ import orjson
 from ..errors import RequestError, as_error, failure, refuse, truncated
 from ..events import Event, Failed, merge_fields
 from .chunks import ChunkReader
+from .failures import hung_up, key_refused, masked, masked_failure, timed_out, unreachable
 
 log = logging.getLogger("groundwire")
 
@@ -68,7 +69,6 @@ _CLIENT_NAMES = (
 _CLIENT_FIELDS = frozenset(_CLIENT_NAMES.split())
 _READ_LIMIT = 6000.0  # LiteLLM wants some number; ours are kept here
 _MOST_NAMES = 500  # of models, which clients may make up
-_SHORTEST_SECRET = 16  # as in the fast lane: shorter ones are words
 _SECRET_NAME = re.compile(r"key|secret|token|password|credential", re.IGNORECASE)
 _PREFIX = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Exception|Timeout)(?: \w+Error)?(?:: | - ))+")
 _SUFFIX = re.compile(r"\.? Handle with `litellm\.\w+`\.$|\.? ?To drop these, set `litellm.*", re.DOTALL)
@@ -161,7 +161,7 @@ class LitellmUpstream:
             yield self._dressed(events if reader.over else events + reader.flush(), passed)
         except RequestError as refused:
             yield [refused.failed]
-        except Exception as error:
+        except Exception as error:  # the boundary to LiteLLM, which raises what its vendors' libraries raise
             # Once the model has said that it is done, what then breaks or hangs has lost nothing.
             if not reader.over:
                 yield reader.flush() if reader.complete else [self._failure(error, passed, begun=reader.begun)]
@@ -223,17 +223,15 @@ class LitellmUpstream:
         causes = _causes(error)
         error = getattr(error, "original_exception", None) or error  # in the middle of a stream it is wrapped
         chain = [error, *causes]
-        text = self._masked(str(getattr(error, "message", error)), passed)
+        text = masked(str(getattr(error, "message", error)), (*self._secrets, passed))
         log.warning("upstream %s: %s: %s", self.name, type(error).__name__, text)
         kinds = {base.__name__ for base in type(error).__mro__}
         if "Timeout" in kinds or any(isinstance(e, TimeoutError | httpx.TimeoutException) for e in chain):
-            return failure(504, f"Upstream '{self.name}' did not answer in time.", code="upstream_timeout")
+            return timed_out(self.name)
         if any(isinstance(e, httpx.ConnectError | aiohttp.ClientConnectorError) for e in chain):
-            text = f"Could not connect to upstream '{self.name}'. Is it running, and is its `base_url` right?"
-            return failure(502, text, code="upstream_unreachable", retry=True)
+            return unreachable(self.name)
         if any(isinstance(e, httpx.TransportError | aiohttp.ClientPayloadError) for e in chain):
-            text = f"Upstream '{self.name}' closed the connection without an answer."
-            return truncated() if begun else failure(502, text, code="upstream_unreachable")
+            return truncated() if begun else hung_up(self.name)
         status = _status(chain)
         if not status and "BadRequestError" in kinds and not begun:  # LiteLLM itself refused it
             status = 400
@@ -245,29 +243,13 @@ class LitellmUpstream:
             said = _SUFFIX.sub("", _PREFIX.sub("", text)) or f"The model's server answered with HTTP {status}."
             failed = failure(status, said, retry=True)
         if failed.status in (401, 403) and not passed:
-            return self._key_refused(failed.status)
+            return key_refused(self.name, failed.status, "the vendor's own variable")
         waits = next((found for e in chain if (found := _waits(e))), {})
-        return self._dressed_failure(replace(failed, headers={**failed.headers, **waits}), passed)
-
-    def _key_refused(self, status: int) -> Failed:
-        text = (
-            f"The model's server refused the key that Groundwire holds for upstream '{self.name}' (HTTP {status}). "
-            "Set `api_key` of this upstream in the config file, or the vendor's own variable."
-        )
-        return failure(502, text, code="upstream_auth")
+        return masked_failure(replace(failed, headers={**failed.headers, **waits}), (*self._secrets, passed))
 
     def _dressed(self, events: list[Event], passed: str) -> list[Event]:
-        return [self._dressed_failure(event, passed) if isinstance(event, Failed) else event for event in events]
-
-    def _dressed_failure(self, failed: Failed, passed: str) -> Failed:
-        said = failed.error.items()
-        return replace(failed, error={k: self._masked(v, passed) if isinstance(v, str) else v for k, v in said})
-
-    def _masked(self, text: str, passed: str) -> str:
-        for secret in (*self._secrets, passed):
-            if len(secret) >= _SHORTEST_SECRET:
-                text = text.replace(secret, "***")
-        return text
+        secrets = (*self._secrets, passed)
+        return [masked_failure(event, secrets) if isinstance(event, Failed) else event for event in events]
 
 
 class _Extras:
