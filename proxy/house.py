@@ -16,22 +16,22 @@ from providers.web.http import Fetcher
 from tools.base import OPEN_PAGE, ToolSpec
 from tools.toolbox import Toolbox, ToolPolicy
 
-from . import turns
-from .config import Config
-from .echoes import Echoes, read_echoes
-from .engine import Engine
-from .errors import refuse
-from .events import Event
-from .inject import Decision, Offer, client_tools, offer
-from .request import ChatRequest
-from .store import MemoryStore, Store, open_store
+from .answering import turns
+from .answering.echoes import Echoes, read_echoes
+from .answering.engine import Engine
+from .answering.inject import Decision, Offer, client_tools, offer
+from .config.config import Config
+from .config.upstreams import UpstreamConfig
+from .store.store import MemoryStore, Store, open_store
 from .upstreams.base import Upstream
 from .upstreams.demo import DemoUpstream
 from .upstreams.lane import Lane
 from .upstreams.openai_http import OpenAIUpstream
 from .upstreams.road import Road, Stop
-from .upstreams.settings import UpstreamConfig
 from .upstreams.via_litellm import LitellmUpstream
+from .values.errors import refuse
+from .values.events import Event
+from .values.request import ChatRequest
 
 _SEARCHING_SHARE = 0.6  # of a request's time; what is left must be enough for the last round to answer
 
@@ -165,7 +165,7 @@ def _shared(store: Store, config: Config) -> SharedShelf | None:
     """Where the provider cache of many processes is: with those alone that ask the same providers in the same way."""
     if isinstance(store, MemoryStore):
         return None
-    from .redis_store import RedisStore, SharedAnswers
+    from .store.redis_store import RedisStore, SharedAnswers
 
     assert isinstance(store, RedisStore)
     said = [entry.model_dump(mode="python") for entry in config.providers]

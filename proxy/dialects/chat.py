@@ -15,8 +15,9 @@ import orjson
 
 from tools.ledger import Source
 
-from ..errors import refuse
-from ..events import (
+from ..answering.inject import client_tools
+from ..values.errors import refuse
+from ..values.events import (
     Begun,
     Citation,
     Event,
@@ -30,9 +31,8 @@ from ..events import (
     UsageSeen,
     merge_fields,
 )
-from ..inject import client_tools
-from ..request import ChatRequest, SearchOptions, json_object
-from ..sse import DONE, encode
+from ..values.request import ChatRequest, SearchOptions, json_object
+from ..values.sse import DONE, encode
 
 SUFFIX = ":online"
 _HOSTED_TOOLS = ("web_search", "web_fetch", "openrouter:web_search")

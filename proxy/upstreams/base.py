@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from ..events import Event
+from ..values.events import Event
 
 
 class Upstream(Protocol):

@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
-from ..errors import as_error, failure, truncated
-from ..events import Begun, Event, Finished, ReasoningDelta, TextDelta, UsageSeen
+from ..values.errors import as_error, failure, truncated
+from ..values.events import Begun, Event, Finished, ReasoningDelta, TextDelta, UsageSeen
 from . import quirks
 
 _KEPT_FIELDS = ("system_fingerprint", "service_tier")

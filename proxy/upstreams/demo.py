@@ -15,7 +15,7 @@ import orjson
 from tools.base import OPEN_PAGE, WEB_SEARCH
 from tools.relevance import relevance, terms
 
-from ..events import Begun, Event, Finished, TextDelta, ToolCallDelta, UsageSeen
+from ..values.events import Begun, Event, Finished, TextDelta, ToolCallDelta, UsageSeen
 
 CREATED = 1767225600  # 2026-01-01: `models` wants a date, and a model without weights has none of its own
 MAX_QUERY = 400

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..errors import failure
-from ..events import Failed
+from ..values.errors import failure
+from ..values.events import Failed
 
 SHORTEST_SECRET = 16  # shorter ones are words like `ollama`, put there because some client wants a key
 

@@ -14,15 +14,15 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any, Literal
 
-from ..errors import RequestError
-from ..events import Event, Failed
+from ..config.upstreams import UpstreamConfig
+from ..values.errors import RequestError
+from ..values.events import Event, Failed
 from .base import Upstream
 from .leaks import recovered
 from .learned import NOTHING, TOOLS_REFUSED, Learned, Lesson, lesson_in, refuses_tools
 from .profiles import has_tool_turns, profile_of
 from .prompted import prompted
 from .quirks import Mender
-from .settings import UpstreamConfig
 
 log = logging.getLogger("groundwire")
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Generator, Mapping
 from typing import Any, TypeAlias, TypeVar
 
-from ..markdown import LOOK_BACK
+from ..values.markdown import LOOK_BACK
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]

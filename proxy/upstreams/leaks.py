@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal
 
-from ..markdown import LOOK_BACK, Code, is_escaped
+from ..values.markdown import LOOK_BACK, Code, is_escaped
 from .leak_shapes import OPENERS, LeakedCall, Shapes
 from .leak_tape import NotACall, Steps, Tape
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..events import Failed
+from ..values.events import Failed
 from .profiles import without_tools
 
 KEPT = 3600.0

@@ -16,9 +16,9 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from ..errors import RequestError, as_error, failure
-from ..events import Event, Failed
-from ..sse import EventTooLong, SSEDecoder
+from ..values.errors import RequestError, as_error, failure
+from ..values.events import Event, Failed
+from ..values.sse import EventTooLong, SSEDecoder
 from .base import Broken, Reply
 from .chunks import ChunkReader
 from .failures import hung_up, key_refused, masked, masked_failure, timed_out, unreachable

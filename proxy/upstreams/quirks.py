@@ -17,7 +17,7 @@ import orjson
 
 from tools.base import BadArguments, decode_arguments
 
-from ..events import Begun, Event, Failed, Finished, ReasoningDelta, TextDelta, ToolCallDelta
+from ..values.events import Begun, Event, Failed, Finished, ReasoningDelta, TextDelta, ToolCallDelta
 from .leaks import LeakedCall, LeakReader, recovered
 from .thinking import ThoughtReader
 from .words import WordsReader

@@ -10,9 +10,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from ..events import Begun, Event, Failed
+from ..config.upstreams import UpstreamConfig
+from ..values.events import Begun, Event, Failed
 from .lane import Lane, ToolMode, tools_not_taken, tools_refused
-from .settings import UpstreamConfig
 
 log = logging.getLogger("groundwire")
 

@@ -26,8 +26,8 @@ import aiohttp
 import httpx
 import orjson
 
-from ..errors import RequestError, as_error, failure, refuse, truncated
-from ..events import Event, Failed, merge_fields
+from ..values.errors import RequestError, as_error, failure, refuse, truncated
+from ..values.events import Event, Failed, merge_fields
 from .chunks import ChunkReader
 from .failures import hung_up, key_refused, masked, masked_failure, timed_out, unreachable
 

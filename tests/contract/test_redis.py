@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy import store as stores
-from proxy.doctor import Finding, examine
+from proxy.cli.check import Finding, examine
 from proxy.house import House
-from proxy.redis_store import RedisStore
-from proxy.store import Address, encode, name_of, open_store
+from proxy.store import store as stores
+from proxy.store.redis_store import RedisStore
+from proxy.store.store import Address, encode, name_of, open_store
 from tests.fakes.config import config
 from tests.fakes.pages import make_certificate
 from tests.fakes.redis_server import MISSING, PROGRAM, RedisServer, free_port

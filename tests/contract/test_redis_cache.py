@@ -18,10 +18,10 @@ from providers.chain import AllFailed, ReadChain, SearchChain
 from providers.exchange import Exchange
 from providers.settings import CacheSettings
 from providers.shared import SharedShelf, Together, decode, encode
-from proxy.config import Config
+from proxy.config.config import Config
 from proxy.house import House
-from proxy.redis_store import RedisStore, SharedAnswers
-from proxy.store import Address
+from proxy.store.redis_store import RedisStore, SharedAnswers
+from proxy.store.store import Address
 from tests.fakes.config import config
 from tests.fakes.providers import HIT, Engine, Gate, until
 from tests.fakes.redis_server import MISSING, PROGRAM, RedisServer

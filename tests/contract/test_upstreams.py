@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from proxy.events import Begun, Failed, Finished, TextDelta, UsageSeen, merge_fields
 from proxy.upstreams import via_litellm
 from proxy.upstreams.base import Upstream
 from proxy.upstreams.openai_http import OpenAIUpstream
 from proxy.upstreams.via_litellm import LitellmUpstream
+from proxy.values.events import Begun, Failed, Finished, TextDelta, UsageSeen, merge_fields
 from tests.fakes import anthropic_model, gemini_model
 from tests.fakes.anthropic_model import AnthropicServer
 from tests.fakes.gemini_model import GeminiServer

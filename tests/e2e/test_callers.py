@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.app import build
-from proxy.config import Config
+from proxy.config.config import Config
+from proxy.serving.app import build
 from tests.e2e.conftest import SITE
 from tests.fakes.model import ModelServer, call, text
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from proxy.doctor import Finding, Report, examine
+from proxy.cli.check import Finding, Report, examine
 from proxy.house import House
 from tests.fakes.config import config
 from tests.fakes.groundwire import config_file, gone, groundwire

@@ -17,15 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from providers import registry
 from providers.base import SearchQuery, SearchResults, as_results
-from providers.errors import (
-    AuthFailed,
-    BadRequest,
-    ProviderError,
-    QuotaExceeded,
-    RateLimited,
-    TimedOut,
-    Unavailable,
-)
+from providers.errors import AuthFailed, BadRequest, ProviderError, QuotaExceeded, RateLimited, TimedOut, Unavailable
 from providers.registry import Named, ProviderEntry
 
 KEY = "sk-canary-0123456789"

@@ -12,8 +12,17 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from proxy.events import Event, Failed, Finished, ReasoningDelta, TextDelta, ToolCallDelta, UsageSeen, merge_fields
 from proxy.upstreams.base import Upstream
+from proxy.values.events import (
+    Event,
+    Failed,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    UsageSeen,
+    merge_fields,
+)
 from tests.fakes.model import ModelServer, Turn, chunks, finish_of
 
 

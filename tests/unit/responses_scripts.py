@@ -8,9 +8,9 @@ import json
 from itertools import pairwise
 from typing import Any
 
-from proxy.dialects.responses import Encoder
-from proxy.dialects.responses_input import decode
-from proxy.events import (
+from proxy.dialects.responses.encoder import Encoder
+from proxy.dialects.responses.input import decode
+from proxy.values.events import (
     Begun,
     Citation,
     Event,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.dialects.chat import Encoder, fold
-from proxy.events import (
+from proxy.values.events import (
     Begun,
     Citation,
     Event,
@@ -21,8 +21,8 @@ from proxy.events import (
     ToolStarted,
     UsageSeen,
 )
-from proxy.request import ChatRequest
-from proxy.sse import SSEDecoder
+from proxy.values.request import ChatRequest
+from proxy.values.sse import SSEDecoder
 from tools.ledger import Source
 
 SKY = Source(1, "https://sky.example/a", "Sky", "Why it is blue", "2026-05-01")

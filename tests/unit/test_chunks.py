@@ -7,18 +7,9 @@ from typing import Any
 
 import pytest
 
-from proxy.events import (
-    Begun,
-    Event,
-    Failed,
-    Finished,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallDelta,
-    UsageSeen,
-)
-from proxy.sse import SSEDecoder
 from proxy.upstreams.chunks import ChunkReader
+from proxy.values.events import Begun, Event, Failed, Finished, ReasoningDelta, TextDelta, ToolCallDelta, UsageSeen
+from proxy.values.sse import SSEDecoder
 from tests.fakes.model import Turn, chunks, whole
 
 

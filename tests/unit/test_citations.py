@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.citations import Citer, Style
-from proxy.events import Citation, TextDelta
+from proxy.answering.citations import Citer, Style
+from proxy.values.events import Citation, TextDelta
 from tools.ledger import Ledger, Source
 
 STYLES: tuple[Style, ...] = get_args(Style)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from proxy.delivery import EventStream, send_json, while_connected
-from proxy.sse import PING
+from proxy.serving.delivery import EventStream, send_json, while_connected
+from proxy.values.sse import PING
 
 
 class Wire:

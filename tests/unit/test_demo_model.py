@@ -10,7 +10,6 @@ import pytest
 from providers.base import Page, SearchQuery, SearchResult
 from providers.chain import ReadChain, SearchChain
 from providers.registry import Named
-from proxy.events import Begun, Event, Finished, TextDelta, ToolCallDelta, UsageSeen
 from proxy.upstreams.base import Upstream
 from proxy.upstreams.demo import (
     HONEST,
@@ -22,6 +21,7 @@ from proxy.upstreams.demo import (
     read_result,
     sentences,
 )
+from proxy.values.events import Begun, Event, Finished, TextDelta, ToolCallDelta, UsageSeen
 from tools.base import ToolCall
 from tools.ledger import Ledger
 from tools.toolbox import Toolbox, ToolPolicy

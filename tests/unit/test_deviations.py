@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from proxy.errors import as_error
-from proxy.events import (
+from proxy.upstreams.chunks import ChunkReader
+from proxy.upstreams.quirks import Mender
+from proxy.values.errors import as_error
+from proxy.values.events import (
     Begun,
     Event,
     Failed,
@@ -22,9 +24,7 @@ from proxy.events import (
     UsageSeen,
     merge_fields,
 )
-from proxy.sse import SSEDecoder
-from proxy.upstreams.chunks import ChunkReader
-from proxy.upstreams.quirks import Mender
+from proxy.values.sse import SSEDecoder
 from tests.fakes.deviations import DEVIATIONS, FOLDER, WEATHER, Deviation
 from tests.fakes.model import Turn, chunks
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli import _parser
+from proxy.answering.inject import decide
+from proxy.cli.main import _parser
 from proxy.dialects.chat import decode
-from proxy.inject import decide
 from proxy.upstreams.profiles import PROFILES
 from proxy.upstreams.quirks import REPAIRS
 from tests.fakes.deviations import DEVIATIONS

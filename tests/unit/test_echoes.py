@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.citations import Citer, Style
-from proxy.echoes import prose, read_echoes
-from proxy.events import Citation, TextDelta
+from proxy.answering.citations import Citer, Style
+from proxy.answering.echoes import prose, read_echoes
+from proxy.values.events import Citation, TextDelta
 from tools.ledger import Ledger
 
 A, B = "https://a.org/x?y=~z", "https://b.org/"

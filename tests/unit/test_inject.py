@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from proxy.answering.inject import decide, offer
 from proxy.dialects.chat import decode
-from proxy.errors import RequestError
-from proxy.inject import decide, offer
-from proxy.request import ChatRequest
+from proxy.values.errors import RequestError
+from proxy.values.request import ChatRequest
 from tools.base import ToolSpec
 
 SPECS = (ToolSpec("web_search", "Search.", {"type": "object"}), ToolSpec("open_page", "Open.", {"type": "object"}))

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from proxy.events import Failed
 from proxy.upstreams.lane import lists_no_tools, without_calling
 from proxy.upstreams.learned import KEPT, MOST_MODELS, NOTHING, Learned, Lesson, lesson_in, refuses_tools
+from proxy.values.events import Failed
 
 BODY: dict[str, Any] = {
     "model": "m",

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from proxy.events import (
+from proxy.answering.inject import Offer, offer
+from proxy.answering.loop import AskModel, End, RunTools, ToolLoop, add_usage, announces_search
+from proxy.values.events import (
     Begun,
     Event,
     Failed,
@@ -20,9 +22,7 @@ from proxy.events import (
     ToolStarted,
     UsageSeen,
 )
-from proxy.inject import Offer, offer
-from proxy.loop import AskModel, End, RunTools, ToolLoop, add_usage, announces_search
-from proxy.request import ChatRequest, SearchOptions
+from proxy.values.request import ChatRequest, SearchOptions
 from tools.base import ToolCall, ToolResult, ToolSpec
 
 SPECS = (ToolSpec("web_search", "Search.", {"type": "object"}), ToolSpec("open_page", "Open.", {"type": "object"}))

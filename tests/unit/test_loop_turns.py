@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from proxy.events import Begun, Event, Finished, ReasoningDelta, TextDelta, ToolCallDelta, ToolStarted, UsageSeen
-from proxy.loop import End, KeepTurn, ToolLoop
-from proxy.turns import Turn, marked, restored
+from proxy.answering.loop import End, KeepTurn, ToolLoop
+from proxy.answering.turns import Turn, marked, restored
+from proxy.values.events import Begun, Event, Finished, ReasoningDelta, TextDelta, ToolCallDelta, ToolStarted, UsageSeen
 from tests.unit.test_loop import USER, WEATHER, answer_tools, asked, call, make_loop, running, search_round
 
 

@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.query_plan import LONGEST_REWRITTEN, MOST_URLS, Plan, plan, question, rewriting, rewritten, with_sources
+from proxy.answering.query_plan import (
+    LONGEST_REWRITTEN,
+    MOST_URLS,
+    Plan,
+    plan,
+    question,
+    rewriting,
+    rewritten,
+    with_sources,
+)
 from tools.provenance import normalise
 from tools.web_search import MAX_QUERY
 

@@ -8,17 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.events import (
-    Begun,
-    Event,
-    Failed,
-    Finished,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallDelta,
-)
 from proxy.upstreams import quirks
 from proxy.upstreams.quirks import REPAIRS, ArgumentReader, Calls, Mender, replayable
+from proxy.values.events import Begun, Event, Failed, Finished, ReasoningDelta, TextDelta, ToolCallDelta
 
 TOOLS = {"web_search": {"properties": {"query": {"type": "string"}}}}
 LEAK = '<tool_call>{"name": "web_search", "arguments": {"query": "sky"}}</tool_call>'

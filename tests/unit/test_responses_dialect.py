@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.responses import Encoder, fold
-from proxy.dialects.responses_input import decode
-from proxy.events import (
+from proxy.dialects.responses.encoder import Encoder, fold
+from proxy.dialects.responses.input import decode
+from proxy.values.events import (
     Begun,
     Citation,
     Event,

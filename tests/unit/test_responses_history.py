@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.dialects.responses_history import KnownItem, messages, references
-from proxy.dialects.responses_input import ResponsesRequest, decode
-from proxy.echoes import read_echoes
-from proxy.errors import RequestError
+from proxy.answering.echoes import read_echoes
+from proxy.dialects.responses.history import KnownItem, messages, references
+from proxy.dialects.responses.input import ResponsesRequest, decode
+from proxy.values.errors import RequestError
 
 HI = {"role": "user", "content": "hi"}
 AND = {"role": "user", "content": "and?"}

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.responses_history import messages, references
-from proxy.dialects.responses_input import ResponsesRequest, decode
-from proxy.errors import RequestError
-from proxy.inject import decide
-from proxy.request import ChatRequest
+from proxy.answering.inject import decide
+from proxy.dialects.responses.history import messages, references
+from proxy.dialects.responses.input import ResponsesRequest, decode
+from proxy.values.errors import RequestError
+from proxy.values.request import ChatRequest
 
 WEATHER = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": True}
 CHAT_WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}, "strict": True}}

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.dialects import chat
-from proxy.dialects.responses import fold
-from proxy.events import (
+from proxy.dialects.responses.encoder import fold
+from proxy.values.events import (
     Begun,
     Citation,
     Event,
@@ -27,7 +27,7 @@ from proxy.events import (
     ToolFinished,
     ToolStarted,
 )
-from proxy.request import ChatRequest
+from proxy.values.request import ChatRequest
 from tests.fakes.model import ModelServer, Turn
 from tests.unit.responses_scripts import (
     BROKEN,

@@ -10,17 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from providers.api import (
-    ServiceApi,
-    _wait,
-    as_day,
-    check_base_url,
-    days_of,
-    google_time,
-    part,
-    records,
-    with_sites,
-)
+from providers.api import ServiceApi, _wait, as_day, check_base_url, days_of, google_time, part, records, with_sites
 from providers.base import SearchQuery, TimeRange
 from providers.errors import AuthFailed, NoResults, ProviderError, QuotaExceeded, RateLimited
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.sse import DONE, EventTooLong, SSEDecoder, encode
+from proxy.values.sse import DONE, EventTooLong, SSEDecoder, encode
 
 STREAMS = [
     (b"data: a\n\ndata: b\n\n", [b"a", b"b"]),

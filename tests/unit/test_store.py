@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy import store
-from proxy.store import Address, MemoryStore, Seldom, decode, encode, name_of, open_store
+from proxy.store import store
+from proxy.store.store import Address, MemoryStore, Seldom, decode, encode, name_of, open_store
 
 LARGE = store.MAX_VALUE + 1
 

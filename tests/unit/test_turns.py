@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.turns import MOST_KEYS, Turn, decoded, keys_in, marked, new_key, restored, without_calls
+from proxy.answering.turns import MOST_KEYS, Turn, decoded, keys_in, marked, new_key, restored, without_calls
 
 KEY = "abcdefABCDEF"
 

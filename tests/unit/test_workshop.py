@@ -90,7 +90,7 @@ def test_nothing_runs_at_the_start_of_python() -> None:
 
 
 def test_the_console_script_is_the_only_start() -> None:
-    assert PROJECT["project"]["scripts"] == {"groundwire": "proxy.cli:main"}
+    assert PROJECT["project"]["scripts"] == {"groundwire": "proxy.cli.main:main"}
     for path in SOURCES:
         assert path.name != "__main__.py", short(path)
         assert "__main__" not in path.read_text(), short(path)
@@ -99,11 +99,12 @@ def test_the_console_script_is_the_only_start() -> None:
 
 
 def test_heavy_libraries_wait_until_they_are_needed() -> None:
-    code = "import sys, json; sys.path.insert(0, sys.argv[1]); import proxy.app; print(json.dumps(sorted(sys.modules)))"
+    path = "sys.path.insert(0, sys.argv[1])"
+    code = f"import sys, json; {path}; import proxy.serving.app; print(json.dumps(sorted(sys.modules)))"
     run = subprocess.run([sys.executable, "-I", "-c", code, str(ROOT)], capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr
     loaded = json.loads(run.stdout)
-    assert "proxy.app" in loaded
+    assert "proxy.serving.app" in loaded
     assert not {"litellm", "trafilatura", "ddgs", "pypdfium2"} & set(loaded)
 
 

@@ -1,0 +1,326 @@
+"""The citer: turns the model's `[n]` markers into citations while the text streams by. Handed text in pieces and a way
+to look a number up; hands on text in the configured style and a `Citation` per marker. Whatever the pieces, the outcome
+is the same: a decision waits (over at most 64 held characters) until no further text could change it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Literal
+
+from tools.ledger import Source
+
+from ..values.events import Citation, TextDelta
+from ..values.markdown import LOOK_BACK, Code, is_escaped
+
+Style = Literal["link", "number", "openai", "none"]
+
+FOOTER_HEAD = "\n\nSources:\n"
+NUMBER = "[1-9][0-9]{0,2}"
+NUMBERS = f"{NUMBER}(?:, ?{NUMBER})*"
+
+_HOLD = -1
+# Held at most: the blanks before a marker (8), and `【…】` (56) or `[…]` (46) with the start of a link target (9).
+_MOST_BLANKS = 8
+_MOST_LENTICULAR = 56
+_MOST_BRACKET = 46
+_BLANKS = " \t\u00a0\u202f"
+
+_SPECIAL = re.compile(r"[\[\]【`~/]")
+_SPECIAL_OR_BLANK_END = re.compile(rf"[\[\]【`~/]|[{_BLANKS}]\Z")
+_NOTHING = re.compile(r"(?!)")
+_NOT_SPACE = re.compile(r"\S")
+_JSON = re.compile(r'\{|\[[ \t]*[{"\r\n]')
+_JSON_BEGUN = re.compile(r"\[[ \t]*")
+
+_BRACKET = re.compile(rf"\[(\[)?({NUMBERS})\](?(1)\])")
+_BRACKET_BEGUN = re.compile(rf"\[\[?(?:{NUMBERS}(?:, ?|\])?)?")
+_LENTICULAR = re.compile(rf"【({NUMBERS})(?:†[^】\n]*)?】")
+_LENTICULAR_BEGUN = re.compile(rf"【(?:{NUMBERS}(?:, ?|†[^】\n]*)?)?")
+_TARGETS = ("https://", "http://", "www.", "local:", "/", "#", "<")
+_TARGET_STOP = re.compile(r"[()\r\n]")
+_ADDRESS = re.compile(r"(?:https?:/|\bwww\.[^\s/]*)\Z", re.IGNORECASE)
+_ADDRESS_STOP = re.compile(r"[()\[\]<>\"`*|]|[^!-~]")
+
+_IDENTIFIER = re.compile(r"(?<!\w)[A-Za-z_][A-Za-z0-9_]*\Z")
+# A name that only a program would use: x, x_1, x1, rowData. Not GPT4, CO2, 1990s, OpenAI, macOS, iPhone, _emphasis_.
+_PROGRAM_NAME = re.compile(r"[A-Za-z]|\w*[A-Za-z0-9]_[A-Za-z0-9]\w*|[a-z]+[0-9]\w*|[a-z]{2,}[A-Z][a-z]\w*")
+_MEMBER_OF = re.compile(r"(?:[$@]|->|::|[\w)\]]\.)\Z")
+_ARRAY_NAME = re.compile(
+    "arr(ay)?|arg[sv]|ba[rz]|buf|cols?|data|dict|foo|items|li?st|map|mat(rix)?|nums|rows?|str|tuple|vec|[xyz]s"
+)
+# In the middle of a sentence these are words: hepatitis B, vitamin C, according to recent data.
+_PROSE_WORD = re.compile("[A-Z]|data|items|list|map")
+_AFTER_A_WORD = re.compile(r"[a-z]{2} \Z")
+_AFTER_DOT = re.compile("com|org|net|edu|gov|js")  # example.com and Node.js are words that hold a dot
+
+
+class Citer:
+    """`lookup` is asked when a marker is complete. `enabled=False` passes everything on untouched."""
+
+    def __init__(
+        self, lookup: Callable[[int], Source | None], style: Style = "link", footer: bool = False, enabled: bool = True
+    ) -> None:
+        self._lookup = lookup
+        self._style = style
+        self._footer = footer
+        self._cited: dict[int, Source] = {}
+        self._length = 0  # of all text handed on
+        # `none` removes the blanks before a marker and `openai` makes them one: these two hold blanks back.
+        self._keeps_blanks = style in ("none", "openai")
+        self._special = (_SPECIAL_OR_BLANK_END if self._keeps_blanks else _SPECIAL).search
+        self._step: Callable[[Citer, str, int], int] = Citer._beginning
+        self._plain = False  # in prose and nothing is held: text without a special character just passes
+        self._ending = False
+        self._code = Code()
+        self._depth = 0  # open brackets in a link target or bare address
+        self._swallowing = False
+        self._tail = "\n"  # what was read last; empty after a marker, as nothing before one matters any more
+        self._floor = 0  # where the memory of the text being read begins
+        self._held, self._blanks = "", ""
+        self._out: list[str] = []
+        self._citations: list[Citation] = []
+        if not enabled:
+            self._pass_everything()
+
+    @property
+    def cited(self) -> list[Source]:
+        """In order of first citation."""
+        return list(self._cited.values())
+
+    def feed(self, text: str) -> list[TextDelta | Citation]:
+        if self._plain and text and not self._special(text):
+            self._tail = (self._tail + text)[-LOOK_BACK:]
+            self._length += len(text)
+            return [TextDelta(text)]
+        self._read(text)
+        return self._take()
+
+    def release(self) -> list[TextDelta | Citation]:
+        """What is held back, for an answer that broke off. A whole one ends with `flush`."""
+        self._settle()
+        return self._take()
+
+    def flush(self) -> list[TextDelta | Citation]:
+        self._settle()
+        if self._footer and self._cited:
+            self._put(FOOTER_HEAD + "\n".join(_footer_line(self._cited[n]) for n in sorted(self._cited)))
+            self._footer = False
+        return self._take()
+
+    def _settle(self) -> None:
+        """Decides what waited for more text: there is none."""
+        self._ending = True
+        self._read("")
+        self._ending = False
+
+    def _read(self, text: str) -> None:
+        i = len(self._tail)
+        text = self._tail + self._held + text
+        self._floor = 0
+        while i < len(text) and (stop := self._step(self, text, i)) != _HOLD:
+            i = stop
+        self._held = text[i:]
+        self._tail = text[max(self._floor, i - LOOK_BACK) : i]
+        if self._blanks and (self._ending or self._step not in (Citer._prose, Citer._beginning)):
+            self._put("", release=True)
+        self._plain = self._step is Citer._prose and not self._held and not self._blanks
+
+    def _take(self) -> list[TextDelta | Citation]:
+        events: list[TextDelta | Citation] = [TextDelta("".join(self._out))] if self._out else []
+        events += self._citations
+        self._out, self._citations = [], []
+        return events
+
+    def _put(self, text: str, release: bool = False) -> None:
+        text = self._blanks + text
+        stop = len(text)
+        if self._keeps_blanks and not release:
+            stop = max(len(text.rstrip(_BLANKS)), stop - _MOST_BLANKS)
+        self._blanks = text[stop:]
+        if stop:
+            self._out.append(text[:stop])
+            self._length += stop
+
+    # The steps. Each is handed the text and a place in it, and says how far it read, or _HOLD: more must come first.
+
+    def _beginning(self, text: str, i: int) -> int:
+        """Only white space so far. An answer that begins like a JSON object or list is not rewritten."""
+        found = _NOT_SPACE.search(text, i)
+        stop = found.start() if found else len(text)
+        if stop > i:
+            self._put(text[i:stop])
+            return stop
+        if _JSON.match(text, i, i + _MOST_BRACKET):
+            self._pass_everything()
+        elif not self._ending and len(text) - i < _MOST_BRACKET and _JSON_BEGUN.fullmatch(text, i):
+            return _HOLD
+        self._step = Citer._prose
+        return i
+
+    def _pass_everything(self) -> None:
+        self._step = Citer._prose
+        self._special = _NOTHING.search
+        self._keeps_blanks = False
+
+    def _prose(self, text: str, i: int) -> int:
+        found = self._special(text, i)
+        stop = found.start() if found else len(text)
+        if stop > i:
+            self._put(text[i:stop])
+            return stop
+        char = text[i]
+        if char == "[":
+            return self._bracket(text, i)
+        if char == "【":
+            return self._lenticular(text, i)
+        if char in "`~":
+            self._step = Citer._in_code
+            return i
+        if char == "]":
+            self._step = Citer._closed
+        elif char == "/" and _ADDRESS.search(self._before(text, i)):
+            self._step, self._depth = Citer._address, 0
+        self._put(char)
+        return i + 1
+
+    def _in_code(self, text: str, i: int) -> int:
+        stop = self._code.scan(text, i)
+        self._put(text[i:stop])
+        if not self._code.open:
+            self._step = Citer._prose
+        return stop
+
+    def _closed(self, text: str, i: int) -> int:
+        """After a `]` that closed no marker: a `(` now begins the target of a link that is not ours."""
+        self._step = Citer._target if text[i] == "(" else Citer._prose
+        self._depth, self._swallowing = 0, False
+        return i
+
+    def _target(self, text: str, i: int) -> int:
+        """From the `(` of a link to the `)` that closes it, at most to the end of the line."""
+        found = _TARGET_STOP.search(text, i)
+        stop = found.end() if found else len(text)
+        if found:
+            self._depth += {"(": 1, ")": -1}.get(found.group(), -self._depth)
+            stop = found.start() if found.group() in "\r\n" else stop
+            if not self._depth:
+                self._step = Citer._prose
+        if self._swallowing:
+            self._floor = stop
+        else:
+            self._put(text[i:stop])
+        return stop
+
+    def _address(self, text: str, i: int) -> int:
+        """A bare URL, up to white space, quotes, non-ASCII, or a closing bracket that it did not open."""
+        found = _ADDRESS_STOP.search(text, i)
+        stop = found.start() if found else len(text)
+        if found and found.group() in "([":
+            self._depth += 1
+            stop += 1
+        elif found and found.group() in ")]" and self._depth:
+            self._depth -= 1
+            stop += 1
+        elif found:
+            self._step = Citer._prose
+        self._put(text[i:stop])
+        return stop
+
+    def _bracket(self, text: str, i: int) -> int:
+        before = self._before(text, i)
+        if not _may_be_cited(before):
+            self._put("[")
+            return i + 1
+        marker = _BRACKET.match(text, i, i + _MOST_BRACKET)
+        if marker is None:
+            return self._unfinished(text, i, _BRACKET_BEGUN, _MOST_BRACKET)
+        end = marker.end()
+        opens = text.startswith("(", end)
+        target = text[end + 1 : end + 9].lower()
+        linked = opens and target.startswith(_TARGETS)
+        if not self._ending:
+            undecided = opens and not linked and any(start.startswith(target) for start in _TARGETS)
+            if undecided or end == len(text):
+                return _HOLD
+        if opens and before.endswith("!"):  # an image
+            self._put(marker.group())
+            self._step = Citer._closed
+        elif not self._cite(marker.group(2), marker.group()) and opens:
+            self._step = Citer._closed
+        elif linked:
+            self._step, self._depth, self._swallowing = Citer._target, 0, True
+        self._floor = end
+        return end
+
+    def _lenticular(self, text: str, i: int) -> int:
+        marker = _LENTICULAR.match(text, i, i + _MOST_LENTICULAR)
+        if marker is None:
+            return self._unfinished(text, i, _LENTICULAR_BEGUN, _MOST_LENTICULAR)
+        self._cite(marker.group(1), marker.group())
+        self._floor = marker.end()
+        return marker.end()
+
+    def _unfinished(self, text: str, i: int, begun: re.Pattern[str], most: int) -> int:
+        if not self._ending and len(text) - i < most and begun.fullmatch(text, i):
+            return _HOLD
+        self._put(text[i])
+        return i + 1
+
+    def _before(self, text: str, i: int) -> str:
+        return text[max(self._floor, i - LOOK_BACK) : i]
+
+    def _cite(self, numbers: str, written: str) -> bool:
+        """Puts a marker for each known number. With none known the text stays as it was written."""
+        sources = [(number, self._lookup(int(number))) for number in numbers.replace(" ", "").split(",")]
+        if not any(source for _, source in sources):
+            self._put(written)
+            return False
+        for number, source in sources:
+            if source is None:
+                self._put(f"[{number}]")
+            else:
+                self._mark(source)
+        return True
+
+    def _mark(self, source: Source) -> None:
+        marker = "" if self._style == "none" else _marker(source, self._style)
+        last = self._out[-1][-1] if self._out else self._tail[-1:]
+        if self._style == "openai":
+            lead = " " if self._blanks or not last.isspace() else ""
+        else:
+            lead = " " if last == "!" and marker.startswith("[[") else ""  # a link right after `!` would be an image
+        self._blanks = ""
+        self._out += filter(None, (lead, marker))
+        start = self._length + len(lead)
+        self._length = start + len(marker)
+        self._citations.append(Citation(start, self._length, source))
+        self._cited[source.n] = source
+
+
+def _marker(source: Source, style: Style) -> str:
+    if style == "openai":
+        return f"([{source.host}]({source.url}))" if source.linkable else f"({source.title})"
+    return f"[[{source.n}]]({source.url})" if style == "link" and source.linkable else f"[{source.n}]"
+
+
+def _footer_line(source: Source) -> str:
+    title = re.sub(r"([\[\]\\])", r"\\\1", source.title)
+    return f"[{source.n}] [{title}]({source.url})" if source.linkable else f"[{source.n}] {title}"
+
+
+def _may_be_cited(before: str) -> bool:
+    """May a `[` after this text begin a marker? Not if escaped, nor in `[Paris][1]`, `foo()[1]`, `a[1]`, `a[[1]]`."""
+    before = before.removesuffix("[")
+    if before.endswith(("]", "()")) or is_escaped(before):
+        return False
+    found = _IDENTIFIER.search(before)
+    if found is None:
+        return True
+    word = found.group()
+    if _PROSE_WORD.fullmatch(word) and _AFTER_A_WORD.search(before, 0, found.start()):
+        return True
+    if _MEMBER_OF.search(before, 0, found.start()):
+        return _AFTER_DOT.fullmatch(word) is not None
+    return not (_PROGRAM_NAME.fullmatch(word) or _ARRAY_NAME.fullmatch(word))

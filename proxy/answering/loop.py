@@ -1,0 +1,377 @@
+"""The rounds of one answer, as a pure state machine: no I/O, no clock. The engine hands it what the model said and
+what the tools found; it hands on what the client may see and says what to do next.
+
+A round asks the model once. Text and thinking pass straight through; calls of the client's tools pass, renumbered
+from 0; our own calls, and calls of tools nobody offered, are held back and answered here. Then the model is asked
+again, with the hidden turn behind the conversation, until it answers, calls the client, or has used up its rounds:
+the last round always answers, because our tools are gone from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from tools.base import ToolCall, ToolResult
+
+from ..upstreams import quirks
+from ..upstreams.quirks import new_call_id
+from ..upstreams.thinking import without_thinking
+from ..values.events import (
+    Begun,
+    Event,
+    Failed,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolFinished,
+    ToolStarted,
+    UsageSeen,
+    merge_fields,
+)
+from .inject import Offer, tool_name
+from .turns import calls_in, marked, new_key
+
+NUDGE = "Do not announce it: call the tool {tool} now, then answer from what it returns."
+
+_MARKER = re.compile(r"\[\d{1,3}\]")
+_SENTENCE_END = re.compile(r"[.!?…。！？]+\s+|\n+|。")
+_ANNOUNCED = re.compile(
+    r"(?:[^,]{0,60}, )?(?:"
+    r"(?:i['’]ll|i will|let me|let['’]s|i(?: am|['’]m) going to|i need to|allow me to) "
+    r"(?:now |first |quickly |just |do a |perform a |run a |use the \w+(?: tool)? to )*(?:web )?"
+    r"(?:search|look (?:(?:it|this|that|them) )?up|look (?:for|into)|check (?:the web|online|that|this|for)|browse"
+    r"|google|find (?:out|that|this|the))\b"
+    r"|(?:i(?: am|['’]m) )?(?:now )?(?:searching (?:the web|online|for)|looking (?:it|this|that) up|checking the web)\b"
+    r"|ich (?:werde|suche|schaue)\b.{0,60}\b(?:suchen|nach|nachsehen|nachschlagen)\b"
+    r"|je vais (?:chercher|rechercher|vérifier)\b|voy a buscar\b|我(?:来|先|将|会)?(?:搜索|查一下|查询)"
+    r")",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AskModel:
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RunTools:
+    calls: tuple[ToolCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeepTurn:
+    """The client is called, and something stays hidden from it: store that under the key before the answer ends."""
+
+    key: str
+    before: list[dict[str, Any]]
+    calls: dict[str, Any]
+    results: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    pass
+
+
+Action = AskModel | RunTools | KeepTurn | End
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str
+    name: str
+    arguments: list[str]
+    extra: dict[str, Any]
+    ours: bool
+    shown_as: int = -1  # its number among the client's calls
+
+    def as_message(self) -> dict[str, Any]:
+        function = {"name": self.name, "arguments": quirks.replayable("".join(self.arguments))}
+        return {"id": self.id, "type": "function", "function": function, **self.extra}
+
+
+@dataclass(slots=True)
+class _Round:
+    """What the model has said in this round."""
+
+    text: list[str] = field(default_factory=list)
+    fields: dict[str, Any] = field(default_factory=dict)
+    calls: dict[int, _Call] = field(default_factory=dict)
+
+
+class ToolLoop:
+    """Obey `next_action()`; feed `receive()` or `tools_done()`; pass on what they return."""
+
+    def __init__(self, offer: Offer, max_rounds: int, *, assist: bool = False) -> None:
+        self._offer = offer
+        self._max_rounds = max_rounds
+        self._messages: list[Any] = list(offer.body["messages"])
+        self._given = len(self._messages)  # what comes behind these is hidden from the client
+        self._key = ""  # made when the client is called while something may stay hidden from it
+        self._last_turn: list[dict[str, Any]] = []  # the client's turn, with what ran in it
+        self._reason = ""  # how the answer will end once its turn is kept
+        self._rounds = 0
+        self._round = _Round()
+        self._action: Action | None = None  # None: ask the model
+        self._last = not offer.owned  # is the round under way one in which our tools are gone?
+        self._bare = False  # did the model call our tools in the last round all the same? Then they really go
+        self._formatted = offer.response_format is None or not offer.owned
+        self._ran = False
+        self._may_nudge = assist and bool(offer.owned)  # may the model be reminded of a search that it only announced?
+        self._begun = False
+        self._shown_calls = 0
+        self._ends_in_space = True  # of the text shown so far; true before any
+        self._usage: dict[str, Any] = {}
+        self._used_ids = {call["id"] for message in self._messages for call in calls_in(message)}
+
+    @property
+    def begun(self) -> bool:
+        """Has the client been told of anything?"""
+        return self._begun
+
+    @property
+    def found(self) -> str:
+        return self._offer.found
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds of tools have run."""
+        return self._rounds
+
+    def spend(self, usage: Mapping[str, Any]) -> None:
+        """Counts what was used before the first round."""
+        add_usage(self._usage, usage)
+
+    def next_action(self) -> Action:
+        return self._action or AskModel(self._request())
+
+    def receive(self, events: Iterable[Event]) -> list[Event]:
+        out: list[Event] = []
+        for event in events:
+            if isinstance(event, TextDelta):
+                self._receive_text(event, out)
+            elif isinstance(event, ToolCallDelta):
+                self._receive_call(event, out)
+            elif isinstance(event, ReasoningDelta):
+                if event.echoed:
+                    merge_fields(self._round.fields, event.fields)
+                out.append(event)
+            elif isinstance(event, UsageSeen):
+                add_usage(self._usage, event.usage)
+            elif isinstance(event, Finished):
+                out += self._close_round(event.reason)
+            elif isinstance(event, Failed):
+                self._action = End()
+                out.append(event)
+            elif isinstance(event, Begun) and not self._begun:
+                self._begun = True
+                out.append(event)
+        return out
+
+    def tools_done(self, results: Sequence[ToolResult], *, spent: bool = False) -> list[Event]:
+        """The tools have run. `spent` says that a budget is used up: then the next round is the last."""
+        calls = list(self._round.calls.values())
+        names = {call.id: self._tool_of(call) for call in calls}
+        finished: list[Event] = [ToolFinished(r.id, names[r.id], r.ok, r.provider, r.sources) for r in results]
+        if self._reason:  # the client was called in the same turn: it goes on when the client has answered
+            self._keep_turn(calls, {result.id: result.text for result in results})
+            return finished
+        self._messages.append(self._assistant_message(calls))
+        self._messages += [_result_message(result.id, result.text) for result in results]
+        self._rounds += 1
+        self._ran = True
+        self._last = spent or self._rounds >= self._max_rounds
+        self._formatted = self._formatted or self._last
+        self._next_round()
+        return finished
+
+    def turn_kept(self) -> list[Event]:
+        return self._end(self._reason)
+
+    def ready(self) -> list[ToolCall]:
+        """Our calls that are complete while the client's are still being streamed: they may run meanwhile."""
+        calls = list(self._round.calls.values())
+        if not calls or calls[-1].ours or self._last:
+            return []
+        return [self._as_tool_call(call) for call in calls if call.ours]
+
+    # What the model says
+
+    def _receive_text(self, event: TextDelta, out: list[Event]) -> None:
+        round_began = not self._round.text
+        self._round.text.append(event.text)
+        if not self._formatted:
+            return  # this text is not the answer: the final, formatted request is still to come
+        if round_began and not (self._ends_in_space or event.text[0].isspace()):
+            event = TextDelta("\n\n" + event.text)
+        self._ends_in_space = event.text[-1].isspace()
+        out.append(event)
+
+    def _receive_call(self, event: ToolCallDelta, out: list[Event]) -> None:
+        call = self._round.calls.get(event.index)
+        if call is None:
+            ours = bool(self._offer.owned) and event.name not in self._offer.client_tools
+            call = _Call(self._fresh_id(event.id), event.name, [], {}, ours)
+            if not ours:
+                if not self._key and (self._offer.owned or self._offer.found):
+                    self._key = new_key()
+                call.shown_as = self._shown_calls
+                self._shown_calls += 1
+            self._round.calls[event.index] = call
+        call.arguments.append(event.arguments)
+        if event.extra:
+            merge_fields(call.extra, event.extra)
+        if not call.ours:
+            id_ = call.id if event.id else ""
+            shown = marked(id_, self._key) if id_ and self._key else id_
+            out.append(ToolCallDelta(call.shown_as, shown, event.name, event.arguments, event.extra))
+
+    def _fresh_id(self, given: str) -> str:
+        """Some models number their calls anew every turn; in one history every id must stand once."""
+        fresh = given if given not in self._used_ids else new_call_id()
+        self._used_ids.add(fresh)
+        return fresh
+
+    def _close_round(self, reason: str) -> list[Event]:
+        ours = [call for call in self._round.calls.values() if call.ours]
+        theirs = [call for call in self._round.calls.values() if not call.ours]
+        if theirs:
+            return self._call_client(ours, theirs, reason)
+        if ours and not self._last and not (reason == "length" and _cut(ours[-1])):
+            return self._run(ours)
+        if ours and self._last and not self._round.text and not self._bare:
+            self._bare = True  # it was told not to call and did nothing else: ask once more with no tool in sight
+            self._next_round()
+            return []
+        whole = reason in ("stop", "tool_calls")
+        if whole and self._may_nudge and not ours and not self._last and announces_search("".join(self._round.text)):
+            self._may_nudge = False
+            self._messages.append({"role": "assistant", "content": without_thinking("".join(self._round.text))})
+            self._messages.append({"role": "user", "content": NUDGE.format(tool=next(iter(self._offer.owned)))})
+            self._next_round()
+            return []
+        if not self._formatted:
+            self._formatted = self._last = True
+            self._next_round()
+            return []
+        return self._end("stop" if reason == "tool_calls" else reason)
+
+    def _run(self, ours: Sequence[_Call]) -> list[Event]:
+        self._action = RunTools(tuple(self._as_tool_call(call) for call in ours))
+        return [ToolStarted(call.id, self._tool_of(call), _arguments(call)) for call in ours]
+
+    def _call_client(self, ours: Sequence[_Call], theirs: Sequence[_Call], reason: str) -> list[Event]:
+        """The client's turn. Ours beside its calls run first; all that it does not see is kept for when it returns."""
+        cut = reason in ("length", "content_filter")  # its arguments are not mended, and ours may be half
+        empty = [] if cut else [call for call in theirs if not any(call.arguments)]
+        out: list[Event] = [ToolCallDelta(call.shown_as, arguments="{}") for call in empty]
+        self._reason = reason if cut else "tool_calls"
+        if ours and not cut and not self._last:
+            return out + self._run(ours)
+        if len(self._messages) > self._given or self._offer.found:
+            self._keep_turn(list(theirs), {})
+            return out
+        return out + self._end(self._reason)
+
+    def _keep_turn(self, calls: list[_Call], results: dict[str, str]) -> None:
+        hidden, said = self._messages[self._given :], self._assistant_message(calls)
+        self._last_turn = [said, *(_result_message(id_, text) for id_, text in results.items())]
+        self._action = KeepTurn(self._key, hidden, said, results)
+
+    def _as_tool_call(self, call: _Call) -> ToolCall:
+        return ToolCall(call.id, self._tool_of(call), "".join(call.arguments))
+
+    def _end(self, reason: str) -> list[Event]:
+        self._action = End()
+        theirs = [call for call in self._round.calls.values() if not call.ours]
+        last = self._last_turn or [self._assistant_message(theirs)]
+        return [UsageSeen(self._usage), Finished(reason, (*self._messages[self._given :], *last))]
+
+    # What the model is asked
+
+    def _next_round(self) -> None:
+        self._round = _Round()
+        self._action = None
+
+    def _request(self) -> dict[str, Any]:
+        offer = self._offer
+        body = {**offer.body, "messages": self._messages}
+        if not offer.owned:
+            return body
+        if self._formatted and offer.response_format is not None:
+            body["response_format"] = offer.response_format
+        if not self._last:
+            if self._ran and "tool_choice" in body:
+                body["tool_choice"] = offer.free_choice
+            return body
+        theirs = [tool for tool in body["tools"] if tool_name(tool) not in offer.owned]
+        if theirs:
+            body["tools"] = theirs
+            _set_or_drop(body, "tool_choice", offer.client_choice)
+        elif self._bare:
+            del body["tools"]
+            body.pop("tool_choice", None)
+            body.pop("parallel_tool_calls", None)
+        else:
+            body["tool_choice"] = "none"
+        return body
+
+    def _assistant_message(self, calls: list[_Call]) -> dict[str, Any]:
+        text = without_thinking("".join(self._round.text))
+        called = {"tool_calls": [call.as_message() for call in calls]} if calls else {}
+        return {"role": "assistant", "content": text or None, **called, **self._round.fields}
+
+    def _tool_of(self, call: _Call) -> str:
+        return self._offer.owned.get(call.name, call.name)
+
+
+def _result_message(call_id: str, text: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
+
+
+def announces_search(text: str) -> bool:
+    """Does an answer end in the promise of a search? A long one, or one with findings in it, is an answer."""
+    last = _SENTENCE_END.split(text.strip().rstrip(".!?…:。 "))[-1]
+    return len(text) < 1500 and not _MARKER.search(text) and bool(_ANNOUNCED.match(last))
+
+
+def add_usage(total: dict[str, Any], usage: Mapping[str, Any]) -> None:
+    """Sums every number of the same name, at every depth; what is no number is taken over."""
+    for key, value in usage.items():
+        old = total.get(key)
+        if isinstance(value, Mapping):
+            nested = total[key] = dict(old) if isinstance(old, Mapping) else {}
+            add_usage(nested, value)
+        elif isinstance(value, int | float) and isinstance(old, int | float) and not isinstance(value, bool):
+            total[key] = old + value
+        elif value is not None or key not in total:
+            total[key] = value
+
+
+def _arguments(call: _Call) -> dict[str, Any]:
+    value = orjson.loads(quirks.replayable("".join(call.arguments)))
+    assert isinstance(value, dict)
+    return value
+
+
+def _cut(call: _Call) -> bool:
+    """Did the token limit cut this call short?"""
+    try:
+        orjson.loads("".join(call.arguments))
+    except orjson.JSONDecodeError:
+        return True
+    return False
+
+
+def _set_or_drop(body: dict[str, Any], key: str, value: object) -> None:
+    if value is None:
+        body.pop(key, None)
+    else:
+        body[key] = value

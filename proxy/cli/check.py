@@ -1,0 +1,388 @@
+"""`groundwire check`, the doctor: tries every upstream and provider, and the store, live, all together, each for a
+bounded time.
+
+Handed a config; prints what each try saw and, where something is broken, the one thing to do. What a foreign server
+says is shown as one clean line, without the keys that it was sent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+import time
+from collections.abc import Awaitable, Iterator
+from contextlib import aclosing
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from providers.base import SearchQuery
+from providers.chain import AllFailed, Owner, ReadChain, SearchChain
+from providers.cooldown import CoolingDown, Role
+from providers.errors import AuthFailed, NoResults, ProviderError, QuotaExceeded, RateLimited, TimedOut
+from providers.exchange import Exchange
+from providers.registry import SERVICES, Named, ProviderEntry
+from tools.clean import one_line
+
+from ..config.config import OLLAMA, PROVIDER_VARIABLES, Config
+from ..config.upstreams import UpstreamConfig
+from ..house import House
+from ..store.store import MemoryStore, Store
+from ..upstreams.failures import masked
+from ..upstreams.lane import Lane, tools_refused
+from ..values.errors import RequestError
+from ..values.events import Failed, ToolCallDelta
+from .terminal import opened
+
+PROBE_PAGE = "https://example.com/"
+PROBE_QUERY = SearchQuery("web search", limit=3)
+PROBE_QUESTION = {"role": "user", "content": "Search the web for the weather in Paris."}
+PROBE_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "web_search",
+        "description": "Searches the web.",
+        "parameters": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
+    },
+}
+LIMIT = 15.0  # seconds for each try
+LOADING = 4  # times as long for a model: its server may have to load it first
+SHORTEST_SECRET = 8  # a report is pasted into issues: rather one word too many is masked
+
+# What servers list besides models that chat; asking those would say nothing about tools.
+_NOT_FOR_CHAT = re.compile(
+    r"embed|whisper|tts|transcri|audio|realtime|image|dall-e|sora|moderation|rerank|turbo-instruct|babbage|davinci",
+    re.I,
+)
+_WITHOUT_TOOLS = {
+    "prompted": "its tools are described in words (tool_calls: prompted)",
+    "none": "the web is searched before it is asked (tool_calls: none)",
+}
+_FLAG = re.compile(r"--[a-z][a-z-]+")
+
+Kind = Literal["upstream", "tools", "search", "read", "store"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    subject: str  # the name of a provider or an upstream, or what the store is
+    kind: Kind
+    ok: bool
+    seconds: float
+    detail: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    findings: list[Finding]
+    notes: list[str]
+
+    @property
+    def ok(self) -> bool:
+        return all(finding.ok for finding in self.findings)
+
+
+class Trouble(Exception):
+    """A try that shows what is wrong."""
+
+    def __init__(self, detail: str, fix: str) -> None:
+        super().__init__(detail)
+        self.fix = fix
+
+
+async def check(config: Config, given: argparse.Namespace) -> int:
+    """Prints the report; the exit code says whether anything is broken."""
+    async with opened(config) as house:
+        report = await examine(house)
+    if given.json:
+        findings = [asdict(finding) for finding in report.findings]
+        shown = {"ok": report.ok, "findings": findings, "notes": report.notes}
+        print(json.dumps(shown, ensure_ascii=False, indent=2))
+    else:
+        _print(report)
+    return 0 if report.ok else 1
+
+
+async def examine(house: House, *, page: str = PROBE_PAGE, limit: float = LIMIT) -> Report:
+    """Tries everything at once, readers with `page`, each for about `limit` seconds."""
+    exchange = Exchange(house.config.cooldown)
+    entries = {entry.name: entry for entry in house.config.providers}
+    async with asyncio.TaskGroup() as group:
+        lanes = [group.create_task(_try_lane(lane, limit)) for lane in house.lanes]
+        roles = [
+            group.create_task(_try_provider(member, entries[member.name], role, exchange, page, limit))
+            for role in ("search", "read")
+            for member in house.providers.values()
+            if role in _roles(house, member)
+        ]
+        store = group.create_task(_try_store(house.store, limit))
+    findings = [finding for lane in lanes for finding in lane.result()] + [role.result() for role in roles]
+    return Report(findings + store.result(), list(_notes(house)))
+
+
+def _print(report: Report) -> None:
+    width = max(len(f"{finding.kind} {finding.subject}") for finding in report.findings)
+    for finding in report.findings:
+        subject, state = f"{finding.kind} {finding.subject}", "ok" if finding.ok else "BROKEN"
+        print(f"{subject:<{width}}  {state:<6}  {finding.seconds * 1000:6.0f} ms  {finding.detail}")
+        if finding.fix:
+            print(f"{'':<{width}}  → {finding.fix}")
+    for note in report.notes:
+        print(f"note: {note}")
+
+
+async def _try(subject: str, kind: Kind, attempt: Awaitable[str], limit: float, when_late: str) -> Finding:
+    began = time.monotonic()
+    fix = ""
+    try:
+        async with asyncio.timeout(limit):
+            detail = await attempt
+    except TimeoutError:
+        detail, fix = f"no answer within {limit:g} s", when_late
+    except Trouble as trouble:
+        detail, fix = str(trouble), trouble.fix
+    return Finding(
+        subject, kind, not fix, round(time.monotonic() - began, 3), one_line(detail, 300), one_line(fix, 300)
+    )
+
+
+# The store
+
+
+async def _try_store(store: Store, limit: float) -> list[Finding]:
+    if isinstance(store, MemoryStore):
+        return []
+    from ..store.redis_store import RedisStore
+
+    assert isinstance(store, RedisStore)
+    start = "see that Redis runs there and that this machine reaches it, or correct `store`, or set `store: memory`"
+
+    async def attempt() -> str:
+        if complaint := await store.complaint():
+            fix = "correct the user and password in `store`" if "password" in complaint else start
+            raise Trouble(f"it {complaint}", fix)
+        return "keeps what it is given"
+
+    return [await _try("redis", "store", attempt(), limit, start)]
+
+
+# Upstreams
+
+
+async def _try_lane(lane: Lane, limit: float) -> list[Finding]:
+    config = lane.config
+    if config.passes_key:  # nobody's key is at hand
+        return [Finding(config.name, "upstream", True, 0.0, "not tried: each client brings its own key")]
+    listing = await _try(config.name, "upstream", _list_models(lane), limit, _start(config))
+    if not listing.ok or config.type == "demo" or not await lane.models():
+        return [listing]
+    loading = "it may still be loading the model: ask it once with `groundwire ask`, then check again"
+    return [listing, await _try(config.name, "tools", _call_a_tool(lane), limit * LOADING, loading)]
+
+
+async def _list_models(lane: Lane) -> str:
+    try:
+        listed, served = await lane.upstream.models(), await lane.models()
+    except RequestError as error:
+        raise _upstream_trouble(lane.config, error.failed) from None
+    if not listed and lane.config.type == "litellm":
+        return "not tried: its models are patterns, and LiteLLM lists none"
+    if not listed:
+        raise Trouble("it answers, but lists no model", _no_model(lane.config))
+    if not served:
+        names = ", ".join(str(model["id"]) for model in listed[:5])
+        raise Trouble(
+            f"none of its models matches `models` of this upstream: {names}",
+            f"correct `models` of upstream {lane.config.name!r}",
+        )
+    return f"{_counted(len(served), 'model')}: {', '.join(served[:5])}"
+
+
+async def _call_a_tool(lane: Lane) -> str:
+    """Whether the first model that chats calls a tool; one that answers without may do so when it matters."""
+    served = await lane.models()
+    model = next((name for name in served if not _NOT_FOR_CHAT.search(name)), served[0])
+    mode = await lane.look_up(model)
+    if mode != "native":
+        return f"{model}: {_WITHOUT_TOOLS[mode]}"
+    body = {"model": model, "messages": [PROBE_QUESTION], "tools": [PROBE_TOOL], "tool_choice": "auto"}
+    called = await _ask(lane, {**body, "stream": False, "max_tokens": 64})
+    if isinstance(called, Failed) and tools_refused(called):
+        said = _without_keys(lane.config, str(called.error["message"]))
+        return f"{model} is refused tools ({said}): {_WITHOUT_TOOLS[lane.tool_mode(model)]}{_remedy_for_tools(said)}"
+    if isinstance(called, Failed):
+        raise _model_trouble(lane.config, model, called)
+    return f"{model} calls tools" if called else f"{model} answered without calling the tool, which is fine"
+
+
+def _remedy_for_tools(said: str) -> str:
+    flags = " ".join(dict.fromkeys(_FLAG.findall(said)))
+    return f"; to have it call tools, start its server with {flags}" if flags else ""
+
+
+async def _ask(lane: Lane, body: dict[str, Any]) -> Failed | bool:
+    called = False
+    async with aclosing(lane.stream(body, {})) as batches:
+        async for batch in batches:
+            for event in batch:
+                if isinstance(event, Failed):
+                    return event
+                called = called or isinstance(event, ToolCallDelta)
+    return called
+
+
+def _model_trouble(config: UpstreamConfig, model: str, failed: Failed) -> Trouble:
+    said = _without_keys(config, str(failed.error["message"]))
+    trouble = _upstream_trouble(config, failed)
+    if "tool" in said.lower() and config.of(model).tool_calls == "native":
+        fix = f"set `tool_calls: auto` for upstream {config.name!r}, so that {model} gets its tools in words"
+        return Trouble(f"{model} was refused tools: {said}{_remedy_for_tools(said)}", fix)
+    no_chat = f"let `models` of upstream {config.name!r} name only models that chat"
+    return Trouble(f"{model}: {trouble}", no_chat if failed.status in (400, 404, 422) else trouble.fix)
+
+
+def _upstream_trouble(config: UpstreamConfig, failed: Failed) -> Trouble:
+    said = _without_keys(config, str(failed.error["message"]))
+    code, name = str(failed.error.get("code")), config.name
+    if code.startswith("upstream_"):
+        detail = said.partition(". ")[0]  # what comes after it is advice, and ours is meant for this upstream
+    else:
+        detail, code = f"HTTP {failed.status}: {said}", str(failed.status)
+    match code:
+        case "upstream_auth":
+            fix = f"set `api_key` of upstream {name!r} in the config, or OPENAI_API_KEY, to a key that it accepts"
+        case "upstream_tls":
+            fix = f"give the server of upstream {name!r} a valid certificate, or correct its `base_url`"
+        case "upstream_unreachable" | "upstream_timeout":
+            fix = _start(config)
+        case "402" | "429":
+            fix = f"see what the plan behind the key of upstream {name!r} still allows, or wait"
+        case "404" | "405" | "upstream_bad_response":
+            fix = f"correct `base_url` of upstream {name!r}: it goes up to and including /v1"
+        case _:
+            fix = f"see what the log of the server behind upstream {name!r} says"
+    return Trouble(detail, fix)
+
+
+def _is_ollama(config: UpstreamConfig) -> bool:
+    return urlsplit(config.base_url).port == urlsplit(OLLAMA).port
+
+
+def _start(config: UpstreamConfig) -> str:
+    if _is_ollama(config):
+        return "start Ollama: `ollama serve`"
+    return f"start the model's server, or correct `base_url` of upstream {config.name!r}"
+
+
+def _no_model(config: UpstreamConfig) -> str:
+    if _is_ollama(config):
+        return "get a model: `ollama pull qwen3`"
+    return f"load a model there, and see that `base_url` of upstream {config.name!r} ends in /v1"
+
+
+def _without_keys(config: UpstreamConfig, text: str) -> str:
+    return masked(text, (config.api_key.get_secret_value(), *config.headers.values()), SHORTEST_SECRET)
+
+
+# Providers
+
+
+def _roles(house: House, member: Named) -> list[Role]:
+    """What it is there for, else all that it can do. Documents of its own are tried by searching them."""
+    able: list[Role] = []
+    if member.can_search:
+        able.append("search")
+    if member.can_read:
+        able.append("read")
+    if isinstance(member.provider, Owner):
+        return able[:1]
+    used = {"search": house.searchers, "read": house.readers}
+    return [role for role in able if member in used[role]] or able
+
+
+async def _try_provider(
+    member: Named, entry: ProviderEntry, role: Role, exchange: Exchange, page: str, limit: float
+) -> Finding:
+    async def attempt() -> str:
+        try:
+            return await (_search(member, exchange) if role == "search" else _read(member, exchange, page))
+        except ProviderError as error:
+            # Our errors say what happened and, behind a semicolon, sometimes what to do.
+            raise Trouble(str(error).partition("; ")[0], _remedy(member, entry, role, error)) from None
+
+    own = getattr(member.provider, "timeout", None)  # a slow provider that is within its own time works
+    limit = max(limit, own + 2) if isinstance(own, int | float) else limit
+    return await _try(member.name, role, attempt(), limit, _remedy(member, entry, role, TimedOut("")))
+
+
+async def _search(member: Named, exchange: Exchange) -> str:
+    try:
+        found = await SearchChain([member], exchange=exchange).search(PROBE_QUERY)
+    except AllFailed as failed:
+        error = failed.failures[0].error or failed
+        # Somebody's documents, or what a plugin knows, need not be about our query; the web is.
+        if isinstance(error, NoResults) and (isinstance(member.provider, Owner) or member.type not in SERVICES):
+            return f"can be searched; nothing there is about {PROBE_QUERY.text!r}"
+        raise error from None
+    return _counted(len(found.results.results), "result")
+
+
+async def _read(member: Named, exchange: Exchange, page: str) -> str:
+    try:
+        read = await ReadChain([member], exchange=exchange).read(page)
+    except AllFailed as failed:
+        raise failed.failures[0].error or failed from None
+    return f"{_counted(len(read.page.text), 'character')} of {page}"
+
+
+def _remedy(member: Named, entry: ProviderEntry, role: Role, error: ProviderError) -> str:
+    name, text = repr(entry.name), str(error)
+    if entry.type == "duckduckgo" and isinstance(error, NoResults):
+        return f"DuckDuckGo throttles who asks often: wait some minutes, or put another provider after {name}"
+    if entry.type == "chromium" and "Chromium" in text:
+        return (
+            f"install Chromium (Debian: `apt install chromium`), or correct `program` or `cdp_url` of provider {name}"
+        )
+    if advice := text.partition("; ")[2]:
+        return advice
+    match error:
+        case AuthFailed():
+            variable = next((key for key, kind in PROVIDER_VARIABLES.items() if kind == entry.type), "")
+            usual = f", usually ${{{variable}}}," if variable.endswith("_KEY") else ""
+            return f"set `providers[].api_key` of {name}{usual} to a key that the service accepts"
+        case QuotaExceeded():
+            return f"renew the plan, or put another provider after {name} in `tools.{role}`"
+        case RateLimited():
+            wait = f"wait {error.retry_after:.0f} s" if error.retry_after else "wait"
+            return f"{wait}, or set `rate` of provider {name} to what the plan allows"
+        case CoolingDown():
+            return f"mend what the other line about {name} says"
+        case NoResults():
+            return f"a search that finds nothing for {PROBE_QUERY.text!r} is not set up: see its own settings"
+    if entry.type not in SERVICES and not isinstance(error, TimedOut):
+        again = (
+            f'groundwire search "x" --provider {entry.name}' if role == "search" else f"groundwire open {PROBE_PAGE}"
+        )
+        return f"run `{again}`, which says where the provider fails"
+    if role == "read" and member.reads_itself:
+        return "let this machine reach the web: see its network, DNS and firewall"
+    if entry.base_url or member.private:
+        return f"see that it runs and reaches the web, and that `base_url` of provider {name} is right"
+    return "see that this machine reaches the service (network, DNS, firewall), or try again later"
+
+
+def _notes(house: House) -> Iterator[str]:
+    for member in house.providers.values():
+        if member not in house.searchers and member not in house.readers:
+            yield f"provider {member.name!r} is configured, but neither `tools.search` nor `tools.read` uses it"
+    if not house.searchers:
+        yield "no configured provider can search, so models are not offered web_search"
+    if all(isinstance(member.provider, Owner) for member in house.readers):
+        yield "no configured reader can open web pages; `{name: reader, type: direct}` under `providers` can"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,104 @@
+"""What `ask`, `search` and `open` do: one function each, named after its command. Handed a config and the parsed
+arguments; prints to the terminal and hands back the exit code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+
+from tools.ledger import Ledger, Source
+from tools.render import open_json, search_json
+
+from ..answering.inject import Decision
+from ..config.config import Config
+from ..dialects import chat
+from ..house import House
+from ..values.errors import RequestError, refuse
+from ..values.events import Citation, Event, Failed, TextDelta, ToolStarted
+from ..values.request import ChatRequest
+
+
+@asynccontextmanager
+async def opened(config: Config) -> AsyncIterator[House]:
+    house = House(config)
+    try:
+        yield house
+    finally:
+        await house.aclose()
+
+
+async def ask(config: Config, given: argparse.Namespace) -> int:
+    """Streams the answer with `[n]` in it, what is being searched on stderr, and the sources below."""
+    plain = config.citations.model_copy(update={"style": "number", "footer": False})
+    async with opened(config.model_copy(update={"citations": plain})) as house:
+        try:
+            model = given.model or await _first_model(house)
+            road = house.road(model, {}, "")
+        except RequestError as error:
+            print(error, file=sys.stderr)
+            return 1
+        question = {"role": "user", "content": given.question}
+        request = ChatRequest({"model": model, "stream": True, "messages": [question]}, b"", model, stream=True)
+        offered = house.offer(request, Decision(bool(house.toolbox.specs), "ask"))
+        async with aclosing(house.engine.answer(request, offered, road)) as batches:
+            return await _show(batches)
+
+
+async def _show(batches: AsyncIterator[list[Event]]) -> int:
+    cited: dict[int, Source] = {}
+    async for batch in batches:
+        for event in batch:
+            if isinstance(event, TextDelta):
+                print(event.text, end="", flush=True)
+            elif isinstance(event, Citation):
+                cited[event.source.n] = event.source
+            elif isinstance(event, ToolStarted):
+                print(chat.progress_line(event), end="", file=sys.stderr, flush=True)
+            elif isinstance(event, Failed):
+                print(f"\n{event.error['message']}", file=sys.stderr)
+                return 1
+    print()
+    for n, source in sorted(cited.items()):
+        print(f"\n[{n}] {source.title}\n    {source.url}")
+    return 0
+
+
+async def search(config: Config, given: argparse.Namespace) -> int:
+    async with opened(config) as house:
+        if house.search is None:
+            return _none_configured("search")
+        desk = house.toolbox.desk(ledger=Ledger(), alone=True)
+        arguments = {"query": given.query, "provider": given.provider or "", "limit": given.limit}
+        answer = await desk.search_once(arguments)
+        print(json.dumps(search_json(answer), ensure_ascii=False, indent=2) if given.json else desk.text(answer))
+        return 0 if answer.ok else 1
+
+
+async def open(config: Config, given: argparse.Namespace) -> int:  # noqa: A001 the command's name
+    async with opened(config) as house:
+        if house.read is None:
+            return _none_configured("read")
+        desk = house.toolbox.desk(ledger=Ledger(), alone=True)
+        parts = await desk.open_once({"urls": given.url})
+        if given.json:
+            pages = [open_json(part) for part in parts]
+            print(json.dumps(pages if len(given.url) > 1 else pages[0], ensure_ascii=False, indent=2))
+        else:
+            print(desk.text(parts))
+        return 1 if any(part.error for part in parts) else 0
+
+
+async def _first_model(house: House) -> str:
+    for lane in house.lanes:
+        if served := await lane.models():
+            return served[0]
+    raise refuse(404, "No upstream lists a model; name one with --model.")
+
+
+def _none_configured(role: str) -> int:
+    print(f"No provider that can {role} is configured: see `tools.{role}` in the config file.", file=sys.stderr)
+    return 2

@@ -1,0 +1,271 @@
+"""Responses: events → the events of a response stream (`Encoder`) or one response object (`fold`); errors dressed.
+
+One machine makes both. Text before a call is a message of its own, our searches are `web_search_call` items, every item
+keeps its id and its place from its first event to the final object, and nothing of ours is listed among the tools.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import orjson
+
+from tools.base import OPEN_PAGE, WEB_SEARCH
+
+from ...values.events import (
+    Begun,
+    Citation,
+    Event,
+    Failed,
+    Finished,
+    ReasoningDelta,
+    SearchedFirst,
+    TextDelta,
+    ToolCallDelta,
+    ToolFinished,
+    ToolStarted,
+    UsageSeen,
+)
+from .input import ResponsesRequest
+from .output import Called, Item, Kind, Said, Searched, actions, as_usage, tool_usage
+
+_THOUGHTS = ("reasoning_content", "reasoning")  # a server that sends both says the same in both
+_CUT = {"length": "max_output_tokens", "content_filter": "content_filter"}
+
+
+class Encoder:
+    """Events → bytes for the wire. `feed(events)` per batch; `response` is the object as it stands."""
+
+    def __init__(self, request: ResponsesRequest, response_id: str) -> None:
+        self._include = request.include
+        self._head: dict[str, Any] = {
+            "id": response_id,
+            "object": "response",
+            "created_at": int(time.time()),
+            "completed_at": None,
+            "status": "in_progress",
+            "error": None,
+            "incomplete_details": None,
+            **request.echo,
+        }
+        self._out: list[bytes] = []
+        self._sent = 0  # events so far
+        self._begun = self._over = False
+        self._items: list[Item] = []
+        self._open: Said | None = None  # the text that is being written
+        self._blank: tuple[Kind, str] = ("output_text", "")  # white space that waits for text to begin
+        self._position = 0  # in the whole answer, in code points
+        self._called: dict[int, Called] = {}
+        self._running: dict[str, list[Searched]] = {}
+        self._usage: Mapping[str, Any] | None = None
+        self.calls: dict[str, str] = {}  # id of a `web_search_call` → id of our call behind it
+
+    @property
+    def output(self) -> list[dict[str, Any]]:
+        return [item.item() for item in self._items]
+
+    @property
+    def response(self) -> dict[str, Any]:
+        usage = self._usage or {}
+        counted = {"usage": None if self._usage is None else as_usage(usage), "tool_usage": tool_usage(usage)}
+        return {**self._head, "output": self.output, **counted}
+
+    def feed(self, events: Iterable[Event]) -> bytes:
+        for event in events:
+            if isinstance(event, TextDelta) and self._open is not None and self._open.kind == "output_text":
+                self._position += len(event.text)
+                self._write(self._open, event.text)
+            elif not self._over and not isinstance(event, SearchedFirst):
+                self._take(event)
+        out, self._out = b"".join(self._out), []
+        return out
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, Begun):
+            self._head["model"] = event.model or self._head["model"]
+            self._head["service_tier"] = event.fields.get("service_tier") or self._head["service_tier"]
+        if not self._begun:
+            self._begun = True
+            self._send("response.created", response=self.response)
+            self._send("response.in_progress", response=self.response)
+        if isinstance(event, TextDelta):
+            self._position += len(event.text)
+            self._say("output_text", event.text)
+        elif isinstance(event, Citation):
+            self._cite(event)
+        elif isinstance(event, ReasoningDelta):
+            self._think(event.fields)
+        elif isinstance(event, ToolCallDelta):
+            self._call(event)
+        elif isinstance(event, ToolStarted):
+            self._start(event)
+        elif isinstance(event, ToolFinished):
+            self._finish_tool(event)
+        elif isinstance(event, UsageSeen):
+            self._usage = event.usage
+        elif isinstance(event, Finished):
+            self._finish(event.reason)
+        elif isinstance(event, Failed):
+            self._fail(event.error)
+
+    def _send(self, kind: str, **fields: Any) -> None:
+        payload = orjson.dumps({"type": kind, "sequence_number": self._sent, **fields})
+        self._out.append(b"event: %b\ndata: %b\n\n" % (kind.encode(), payload))
+        self._sent += 1
+
+    def _add(self, item: Item) -> None:
+        self._items.append(item)
+        self._send("response.output_item.added", output_index=item.index, item=item.item())
+
+    def _done(self, item: Item) -> None:
+        self._send("response.output_item.done", output_index=item.index, item=item.item())
+
+    # Text
+
+    def _think(self, fields: Mapping[str, Any]) -> None:
+        """Of all that is no text and no call, thoughts and refusals have a place here."""
+        thought = next((fields[name] for name in _THOUGHTS if isinstance(fields.get(name), str)), "")
+        if thought:
+            self._say("reasoning", thought)
+        if isinstance(refusal := fields.get("refusal"), str) and refusal:
+            self._say("refusal", refusal)
+
+    def _say(self, kind: Kind, text: str) -> None:
+        said = self._open
+        if said is not None and said.kind == kind:
+            self._write(said, text)
+            return
+        # Models write blank lines before calls and between thinking and answering: those alone make no item.
+        waited, blank = self._blank
+        self._blank = kind, blank + text if waited == kind else text
+        if text and not text.isspace():
+            self._begin(kind)
+
+    def _begin(self, kind: Kind) -> Said:
+        """Opens an item and writes what waited. What parts that from the text of another item is no part of it."""
+        self._close()
+        waited, text = self._blank
+        text = text if waited == kind else ""
+        self._blank = kind, ""
+        if kind != "output_text" or any(isinstance(item, Said) and item.kind == kind for item in self._items):
+            written = text.lstrip()
+            text = text[: len(text) - len(written)].rpartition("\n")[2] + written
+        said = self._open = Said(kind, len(self._items), self._position - len(text))
+        self._add(said)
+        self._send(f"{said.part_event}.added", **said.place, part=said.part())
+        if text:
+            self._write(said, text)
+        return said
+
+    def _write(self, said: Said, text: str) -> None:
+        said.text.append(text)
+        self._out.append(b'%b%b,"sequence_number":%d}\n\n' % (said.delta, orjson.dumps(text), self._sent))
+        self._sent += 1
+
+    def _cite(self, event: Citation) -> None:
+        said = self._open
+        if said is None or said.kind != "output_text":  # a marker that is not shown, before any text
+            said = self._begin("output_text")
+        count = len(said.annotations)
+        added = {"annotation_index": count, "annotation": said.cite(event)}
+        self._send("response.output_text.annotation.added", **said.place, **added)
+
+    def _close(self, status: str = "completed") -> None:
+        said, self._open = self._open, None
+        if said is None:
+            return
+        said.status = status
+        self._send(f"{said.text_event}.done", **said.place, **said.said, **said.logprobs)
+        self._send(f"{said.part_event}.done", **said.place, part=said.part())
+        self._done(said)
+
+    # Calls
+
+    def _break_off(self) -> None:
+        """A call begins: the text is over, and blanks that waited for more of it are nothing."""
+        self._close()
+        self._blank = "output_text", ""
+
+    def _call(self, event: ToolCallDelta) -> None:
+        if event.id:
+            self._break_off()
+            self._called[event.index] = Called(len(self._items), event.id, event.name)
+            self._add(self._called[event.index])
+        called = self._called[event.index]
+        if event.arguments:
+            called.arguments.append(event.arguments)
+            place = {"item_id": called.id, "output_index": called.index}
+            self._send("response.function_call_arguments.delta", **place, delta=event.arguments)
+
+    def _close_call(self, called: Called, status: str) -> None:
+        called.status = status
+        whole = {"arguments": "".join(called.arguments), "name": called.name}
+        self._send("response.function_call_arguments.done", item_id=called.id, output_index=called.index, **whole)
+        self._done(called)
+
+    def _start(self, event: ToolStarted) -> None:
+        if event.tool not in (WEB_SEARCH, OPEN_PAGE):
+            return  # a tool that nobody offered: the model is told so, the client has no use for it
+        self._break_off()
+        self._running[event.id] = []
+        for action in actions(event):
+            searched = Searched(len(self._items), action)
+            self._running[event.id].append(searched)
+            self.calls[searched.id] = event.id
+            self._add(searched)
+            self._send("response.web_search_call.in_progress", **searched.place)
+            searched.status = "searching"
+            self._send("response.web_search_call.searching", **searched.place)
+
+    def _finish_tool(self, event: ToolFinished) -> None:
+        for searched in self._running.pop(event.id, ()):
+            searched.status = "completed" if event.ok else "failed"
+            searched.found(event.sources, self._include)
+            if event.ok:
+                self._send("response.web_search_call.completed", **searched.place)
+            self._done(searched)
+
+    # The end
+
+    def _finish(self, reason: str) -> None:
+        cut = _CUT.get(reason)
+        if not cut and not any(isinstance(item, Called) or _is_message(item) for item in self._items):
+            self._begin("output_text")  # an empty answer is a message: without one, agents ask for ever
+        last = self._items[-1] if self._items else None  # what a limit cuts short is what was written last
+        self._close("incomplete" if cut and self._open is last else "completed")
+        for called in self._called.values():
+            self._close_call(called, "incomplete" if cut and called is last else "completed")
+        self._usage = self._usage or {}
+        if cut:
+            self._head |= {"status": "incomplete", "incomplete_details": {"reason": cut}}
+        else:
+            self._head |= {"status": "completed", "completed_at": int(time.time())}
+        self._over = True
+        self._send(f"response.{self._head['status']}", response=self.response)
+
+    def _fail(self, error: Mapping[str, Any]) -> None:
+        """The error as clients raise it, then the response as far as it came. What was open stays undone."""
+        for item in self._items:
+            if item.status in ("in_progress", "searching"):
+                item.status = "failed" if isinstance(item, Searched) else "incomplete"
+        kind, message = str(error.get("type") or "server_error"), str(error.get("message") or "")
+        code = str(error.get("code") or kind)
+        self._head |= {"status": "failed", "error": {"code": code, "message": message, "type": kind}}
+        param = error.get("param")
+        told = {"type": kind, "code": code, "message": message, "param": None if param is None else str(param)}
+        self._over, self._open = True, None
+        self._send("error", error=told)
+        self._send("response.failed", response=self.response)
+
+
+def fold(events: Iterable[Event], request: ResponsesRequest, response_id: str) -> dict[str, Any]:
+    """The same events as one object."""
+    encoder = Encoder(request, response_id)
+    encoder.feed(events)
+    return encoder.response
+
+
+def _is_message(item: Item) -> bool:
+    return isinstance(item, Said) and item.kind != "reasoning"

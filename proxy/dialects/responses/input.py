@@ -1,0 +1,285 @@
+"""Responses requests: `decode(body)` → ResponsesRequest. Handed a client's bytes; hands on its items in one normal
+form, everything else as the body of a Chat Completions request, and what the response object repeats of it all.
+
+Bad input is refused here, with the exact `param`. Messages are made later, in `responses_history`, for which the store
+must be asked first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+
+from ...answering.inject import client_tools
+from ...values.errors import refuse
+from ...values.request import SearchOptions, json_object
+from .. import chat
+from .items import invalid, missing, normalise
+
+# These do not go up by their own name. All others do, unknown ones too: servers have fields of their own.
+_CONSUMED = {
+    *("input", "messages", "instructions", "previous_response_id", "conversation", "prompt", "store", "background"),
+    *("include", "max_output_tokens", "max_tool_calls", "truncation", "reasoning", "text", "metadata", "top_logprobs"),
+    *("tools", "tool_choice", "parallel_tool_calls", "stream_options"),
+}
+_UNSUPPORTED = {
+    "background": "Background responses are not supported: leave `background` out.",
+    "conversation": "Conversations are not supported: use `previous_response_id` instead.",
+    "prompt": "Prompt templates are not supported: send `instructions` and `input` instead.",
+}
+_SEARCH = "web_search"
+_KINDS: dict[str, tuple[type, ...]] = {
+    "stream": (bool,),
+    "store": (bool,),
+    "parallel_tool_calls": (bool,),
+    "previous_response_id": (str,),
+    "instructions": (str, list),
+    "metadata": (dict,),
+    "reasoning": (dict,),
+    "text": (dict,),
+    "temperature": (int, float),
+    "top_p": (int, float),
+    "max_output_tokens": (int,),
+    "max_tool_calls": (int,),
+    "tools": (list,),
+    "include": (list,),
+}
+_IN_WORDS = {bool: "true or false", str: "a string", list: "a list", dict: "an object", int: "a number", float: ""}
+
+
+@dataclass(slots=True)
+class ResponsesRequest:
+    raw: bytes
+    model: str
+    stream: bool
+    items: list[dict[str, Any]]  # the input, normalised
+    instructions: str | list[dict[str, Any]] | None
+    previous_response_id: str
+    store: bool
+    include: frozenset[str]
+    max_tool_calls: int | None
+    search: SearchOptions
+    body: dict[str, Any]  # Chat Completions, all but `messages`
+    echo: dict[str, Any]  # the fields of the response object that repeat the request
+
+
+def decode(raw: bytes) -> ResponsesRequest:
+    given = _load(raw)
+    model = given.get("model")
+    if not isinstance(model, str) or not model:
+        raise refuse(400, "`model` is missing: name the model that should answer.", param="model", code="missing_field")
+    _check(given)
+    tools, hosted = _tools(given.get("tools") or [])
+    body = {key: value for key, value in given.items() if key not in _CONSUMED and value is not None}
+    body.update(_renamed(given))
+    if tools or hosted:
+        body["tools"] = tools + hosted
+        if given.get("parallel_tool_calls") is not None:
+            body["parallel_tool_calls"] = given["parallel_tool_calls"]
+    choice = _tool_choice(given.get("tool_choice"), body)
+    if choice is not None and (choice != "auto" or tools):  # a server may refuse even `auto` where no tool stands
+        body["tool_choice"] = choice
+    if body.get("stream"):
+        body["stream_options"] = {"include_usage": True}
+    search, body = chat.take_out_search(body)
+    return ResponsesRequest(
+        raw,
+        model,
+        bool(given.get("stream")),
+        _items(given),
+        _instructions(given.get("instructions")),
+        given.get("previous_response_id") or "",
+        given.get("store") is not False,
+        frozenset(given.get("include") or ()),
+        given.get("max_tool_calls"),
+        replace(
+            search,
+            max_calls=given.get("max_tool_calls"),
+            live=all(tool.get("external_web_access") is not False for tool in hosted),
+        ),
+        body,
+        _echo(given, model),
+    )
+
+
+def _load(raw: bytes) -> dict[str, Any]:
+    body = json_object(raw)
+    try:
+        orjson.dumps([[[[body]]]])  # it reads deeper than it writes, and the answer holds parts of this
+    except orjson.JSONEncodeError:
+        raise refuse(400, "The request body is nested too deeply.", code="invalid_json") from None
+    return body
+
+
+def _check(given: Mapping[str, Any]) -> None:
+    for name, text in _UNSUPPORTED.items():
+        if given.get(name):
+            raise refuse(400, text, param=name, code="unsupported_parameter")
+    for name, kinds in _KINDS.items():
+        value = given.get(name)
+        if value is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
+            wanted = " or ".join(filter(None, (_IN_WORDS[kind] for kind in kinds)))
+            raise refuse(400, f"`{name}` must be {wanted}.", param=name, code="invalid_type")
+    for name in ("max_output_tokens", "max_tool_calls"):
+        if given.get(name) is not None and given[name] < 1:
+            raise invalid(name, f"`{name}` must be at least 1.")
+    if given.get("truncation") not in (None, "auto", "disabled"):
+        raise invalid("truncation", "`truncation` must be 'auto' or 'disabled'.")
+    for i, wanted in enumerate(given.get("include") or ()):
+        if not isinstance(wanted, str):
+            raise refuse(400, f"`include[{i}]` must be a string.", param=f"include[{i}]", code="invalid_type")
+
+
+def _items(given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    value = given.get("input")
+    if value is None or value == []:
+        if given.get("previous_response_id"):
+            return []
+        raise refuse(400, "`input` is missing: a string or a list of items.", param="input", code="missing_field")
+    if isinstance(value, str):
+        value = [{"role": "user", "content": value}]
+    if not isinstance(value, list):
+        raise refuse(400, "`input` must be a string or a list of items.", param="input", code="invalid_type")
+    return [normalise(item, f"input[{i}]") for i, item in enumerate(value)]
+
+
+def _instructions(value: Any) -> str | list[dict[str, Any]] | None:
+    if isinstance(value, list):
+        return [normalise(item, f"instructions[{i}]") for i, item in enumerate(value)]
+    return value or None
+
+
+# Fields
+
+
+def _renamed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What Chat Completions calls by another name."""
+    text, reasoning = given.get("text") or {}, given.get("reasoning") or {}
+    renamed = {
+        "max_completion_tokens": given.get("max_output_tokens"),
+        "reasoning_effort": reasoning.get("effort"),
+        "verbosity": text.get("verbosity"),
+        "response_format": _response_format(text.get("format")),
+    }
+    return {key: value for key, value in renamed.items() if value is not None}
+
+
+def _response_format(wanted: Any) -> dict[str, Any] | None:
+    if wanted is None:
+        return None
+    if not isinstance(wanted, dict):
+        raise invalid("text.format", '`text.format` must be an object such as {"type": "text"}.')
+    kind = wanted.get("type")
+    if kind in (None, "text"):
+        return None
+    if kind == "json_object":
+        return {"type": kind}
+    if kind != "json_schema":
+        raise invalid("text.format.type", "`text.format.type` must be 'text', 'json_object' or 'json_schema'.")
+    for name, what in (("name", str), ("schema", dict)):
+        if not isinstance(wanted.get(name), what):
+            raise missing(f"text.format.{name}")
+    return {"type": kind, kind: {key: v for key, v in wanted.items() if key != "type" and v is not None}}
+
+
+def _tools(given: list[Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The client's functions, nested as Chat Completions has them, and the tools that ask for search."""
+    functions: list[dict[str, Any]] = []
+    hosted: list[dict[str, Any]] = []
+    for i, tool in enumerate(given):
+        kind = tool.get("type") if isinstance(tool, dict) else None
+        if kind == "function":
+            if not isinstance(tool.get("name"), str) or not tool["name"]:
+                raise missing(f"tools[{i}].name")
+            described = {key: v for key, v in tool.items() if key != "type" and v is not None}
+            functions.append({"type": kind, kind: described})
+        elif isinstance(kind, str) and kind.startswith((_SEARCH, "web_fetch")):
+            hosted.append(tool)
+        elif not isinstance(kind, str):
+            raise missing(f"tools[{i}].type")
+        else:
+            text = f"Tools of type '{kind}' are not supported: use 'function' or 'web_search'."
+            raise invalid(f"tools[{i}].type", text)
+    return functions, hosted
+
+
+def _tool_choice(choice: Any, body: Mapping[str, Any]) -> Any:
+    """The choice as Chat Completions has it. Whatever it names must be among the tools."""
+    if choice is None or choice in ("none", "auto", "required"):
+        return choice
+    kind = choice.get("type") if isinstance(choice, dict) else None
+    if kind == "allowed_tools":
+        listed, mode = choice.get("tools"), choice.get("mode") or "auto"
+        if not isinstance(listed, list) or not listed:
+            raise missing("tool_choice.tools")
+        if mode not in ("auto", "required"):
+            raise invalid("tool_choice.mode", "`tool_choice.mode` must be 'auto' or 'required'.")
+        named = [_named(tool, body, f"tool_choice.tools[{i}]") for i, tool in enumerate(listed)]
+        return {"type": kind, kind: {"mode": mode, "tools": named}}
+    if not isinstance(kind, str):
+        raise invalid("tool_choice", "`tool_choice` must be 'none', 'auto', 'required', or an object with a `type`.")
+    return _named(choice, body, "tool_choice")
+
+
+def _named(tool: Any, body: Mapping[str, Any], param: str) -> dict[str, Any]:
+    kind = tool.get("type") if isinstance(tool, dict) else None
+    name = tool.get("name") if kind == "function" else kind
+    if not isinstance(name, str):
+        raise missing(f"{param}.{'name' if kind == 'function' else 'type'}")
+    hosted = any(entry["type"] != "function" for entry in body.get("tools") or ())
+    if kind != "function" and name.startswith((_SEARCH, "web_fetch")) and hosted:
+        return {"type": name}
+    if kind == "function" and (name in client_tools(body) or (name == _SEARCH and hosted)):
+        return {"type": "function", "function": {"name": name}}
+    raise invalid("tool_choice", f"Tool choice '{name}' not found in 'tools' parameter.")
+
+
+# What the answer repeats
+
+
+def _echo(given: Mapping[str, Any], model: str) -> dict[str, Any]:
+    text, reasoning = given.get("text") or {}, given.get("reasoning") or {}
+    return {
+        "background": False,
+        "instructions": given.get("instructions"),
+        "max_output_tokens": given.get("max_output_tokens"),
+        "max_tool_calls": given.get("max_tool_calls"),
+        "metadata": given.get("metadata") or {},
+        "model": model,
+        "parallel_tool_calls": given.get("parallel_tool_calls") is not False,
+        "previous_response_id": given.get("previous_response_id") or None,
+        "prompt_cache_key": given.get("prompt_cache_key"),
+        "reasoning": {"effort": None, "summary": None, **reasoning},
+        "safety_identifier": given.get("safety_identifier"),
+        "service_tier": "default",
+        "store": given.get("store") is not False,
+        "temperature": _or(given.get("temperature"), 1.0),
+        "text": {
+            **text,
+            "format": text.get("format") or {"type": "text"},
+            "verbosity": text.get("verbosity") or "medium",
+        },
+        "tool_choice": given.get("tool_choice") or "auto",
+        "tools": [_tool_with_defaults(tool) for tool in given.get("tools") or ()],
+        "top_logprobs": given.get("top_logprobs") or 0,
+        "top_p": _or(given.get("top_p"), 1.0),
+        "truncation": given.get("truncation") or "disabled",
+        "user": given.get("user"),
+    }
+
+
+def _tool_with_defaults(tool: dict[str, Any]) -> dict[str, Any]:
+    if tool["type"] == "function":
+        return {"description": None, "parameters": None, "strict": False, **tool}
+    where = tool.get("user_location")
+    if isinstance(where, dict):
+        where = {"type": "approximate", "city": None, "country": None, "region": None, "timezone": None, **where}
+    filters = {} if tool["type"].startswith("web_search_preview") else {"filters": None}
+    return {"search_context_size": "medium", **filters, **tool, "user_location": where}
+
+
+def _or(value: Any, default: Any) -> Any:
+    return default if value is None else value

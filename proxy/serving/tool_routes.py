@@ -1,0 +1,105 @@
+"""`POST /v1/search` and `POST /v1/open`: our two tools without a model, for agents that think for themselves. Handed
+what a model would write as arguments; hands back what `groundwire search --json` and `open --json` print.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from starlette.types import Receive, Scope, Send
+
+from tools.base import BadArguments, validate
+from tools.ledger import Ledger
+from tools.open_page import OpenArguments
+from tools.render import open_json, search_json
+from tools.toolbox import Desk
+from tools.web_search import SearchArguments
+
+from ..house import House
+from ..values.errors import refuse
+from ..values.request import json_object
+from . import reception
+from .delivery import send_json, while_connected
+from .edge import read_body
+
+_FILTERS = ("allowed_domains", "blocked_domains", "time_range", "published_after", "published_before")
+_SEARCH_FIELDS = frozenset({"query", "limit", "provider", "category", "country", "filters", *_FILTERS})
+_OPEN_FIELDS = frozenset({"url", "urls", "max_length", "query", "start"})
+
+
+class Search:
+    """`POST /v1/search`"""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        given = _load(await read_body(receive, scope, self._house.config.server), _SEARCH_FIELDS)
+        await while_connected(receive, self._serve(scope, send, given))
+
+    async def _serve(self, scope: Scope, send: Send, given: dict[str, Any]) -> None:
+        if self._house.search is None:
+            raise refuse(404, "No provider that can search is configured.", code="no_provider")
+        filters = given.pop("filters", None)
+        if not isinstance(filters, dict | None):
+            raise refuse(400, "`filters` must be an object.", param="filters", code="invalid_type")
+        for name in filters or ():
+            if name not in _FILTERS:
+                text = f"There is no filter `{name}`; valid are {', '.join(_FILTERS)}."
+                raise refuse(400, text, param=f"filters.{name}", code="unknown_parameter")
+        given = {**given, **(filters or {})}
+        _check(SearchArguments, given)
+        desk = await _desk(self._house, scope, country=str(given.pop("country", "") or ""), limit=given.get("limit"))
+        answer = await desk.search_once(given)
+        await send_json(send, 200, orjson.dumps({**search_json(answer), "age": answer.age}))
+
+
+class Open:
+    """`POST /v1/open`"""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        given = _load(await read_body(receive, scope, self._house.config.server), _OPEN_FIELDS)
+        await while_connected(receive, self._serve(scope, send, given))
+
+    async def _serve(self, scope: Scope, send: Send, given: dict[str, Any]) -> None:
+        if self._house.read is None:
+            raise refuse(404, "No provider that can read pages is configured.", code="no_provider")
+        _check(OpenArguments, given)
+        desk = await _desk(self._house, scope)
+        pages = [open_json(part) for part in await desk.open_once(given)]
+        await send_json(send, 200, orjson.dumps({"pages": pages} if "urls" in given or len(pages) > 1 else pages[0]))
+
+
+async def _desk(house: House, scope: Scope, country: str = "", limit: object = None) -> Desk:
+    secret = scope.get("credential", "")
+    return house.toolbox.desk(
+        ledger=Ledger(),
+        alone=True,
+        country=country.upper() if len(country) == 2 else "",
+        limit=limit if isinstance(limit, int) and limit > 0 else None,
+        secrets=(secret,) if secret else (),
+        caller=await reception.owner(house, scope),
+    )
+
+
+def _load(raw: bytes, known: frozenset[str]) -> dict[str, Any]:
+    given = json_object(raw)
+    for name in given:
+        if name not in known:
+            text = f"There is no `{name}` here; valid are {', '.join(sorted(known))}."
+            raise refuse(400, text, param=name, code="unknown_parameter")
+    return given
+
+
+def _check(kind: type[SearchArguments] | type[OpenArguments], given: Mapping[str, Any]) -> None:
+    """Refused before any provider is asked."""
+    try:
+        validate(kind, given)
+    except BadArguments as error:
+        param = str(error).partition(" ")[0]
+        raise refuse(400, f"{error}.", param=param if param in given else None, code="invalid_value") from None

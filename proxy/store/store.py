@@ -1,0 +1,217 @@
+"""What is kept between requests: hidden turns, response items, whatever else a later request must find again.
+
+Handed bytes with a kind, an owner and a time to live; hands them back to that owner until then. `memory` is one
+process's own, bounded; `proxy/store/redis_store.py` is the one that many processes share. Nothing here ever raises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import re
+import secrets
+import time
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, cast
+from urllib.parse import unquote, urlsplit
+
+from providers.cache import Shelf
+
+log = logging.getLogger("groundwire")
+
+MAX_VALUE = 8 << 20  # bytes; larger values are not kept
+MAX_ENTRIES = 10_000
+MAX_SIZE = 64 << 20
+SECRET_SIZE = 32
+PORT = 6379
+LONGEST = 366 * 86_400.0  # seconds: whatever is asked for, nothing is kept for ever
+WORTH_PACKING = 1024
+WORTH_A_THREAD = 256 << 10  # from here on packing would hold up the others for milliseconds
+ENTRY_OVERHEAD = 200  # about what Python needs around one entry
+
+# The first byte says how the rest is written. Whoever finds another one there finds nothing.
+_PLAIN, _ZLIB = b"\x01", b"\x02"
+
+_SCHEMES = {"redis": False, "valkey": False, "rediss": True}
+
+
+class Store(Protocol):
+    async def get(self, kind: str, owner: str, key: str) -> bytes | None:
+        """None: it is not there, or not any more."""
+
+    async def get_many(self, kind: str, owner: str, keys: Sequence[str]) -> dict[str, bytes]:
+        """Those that are there, in the order of the keys."""
+
+    async def put(self, kind: str, owner: str, key: str, value: bytes, ttl: float) -> None: ...
+
+    async def delete(self, kind: str, owner: str, key: str) -> bool:
+        """Whether it was there."""
+
+    @property
+    def sure(self) -> bool:
+        """False while the shared store cannot be asked: then "not there" may be wrong."""
+
+    async def secret(self) -> bytes:
+        """What callers are named with (HMAC): the same in all processes that share the store."""
+
+    async def aclose(self) -> None: ...
+
+
+class MemoryStore:
+    """One process's memory: what is too old is gone, and what was not asked for the longest goes first."""
+
+    sure = True
+
+    def __init__(self, max_entries: int = MAX_ENTRIES, max_size: int = MAX_SIZE) -> None:
+        self._shelf = Shelf(max_entries, max_size)
+        self._secret = secrets.token_bytes(SECRET_SIZE)
+        self._oversize = Seldom()
+
+    async def get(self, kind: str, owner: str, key: str) -> bytes | None:
+        return await unpacked(self.find(name_of(kind, owner, key)))
+
+    async def get_many(self, kind: str, owner: str, keys: Sequence[str]) -> dict[str, bytes]:
+        found = {key: await self.get(kind, owner, key) for key in keys}
+        return {key: value for key, value in found.items() if value is not None}
+
+    async def put(self, kind: str, owner: str, key: str, value: bytes, ttl: float) -> None:
+        if (data := await packed(value, kind, self._oversize)) is not None:
+            self.keep(name_of(kind, owner, key), data, ttl)
+
+    async def delete(self, kind: str, owner: str, key: str) -> bool:
+        return self.drop(name_of(kind, owner, key))
+
+    async def secret(self) -> bytes:
+        return self._secret
+
+    async def aclose(self) -> None: ...
+
+    def find(self, name: str) -> bytes | None:
+        kept = self._shelf.get(name, time.monotonic())
+        return cast(bytes, kept.value) if kept else None
+
+    def keep(self, name: str, data: bytes, ttl: float) -> None:
+        size = len(data) + len(name) + ENTRY_OVERHEAD
+        self._shelf.put(name, data, size, time.monotonic(), min(ttl, LONGEST))
+
+    def drop(self, name: str) -> bool:
+        there = self.find(name) is not None
+        self._shelf.drop(name)
+        return there
+
+
+class Seldom:
+    """Lets a complaint through once a minute."""
+
+    def __init__(self, pause: float = 60.0) -> None:
+        self._pause = pause
+        self._quiet_until = 0.0
+
+    def due(self) -> bool:
+        now = time.monotonic()
+        if now < self._quiet_until:
+            return False
+        self._quiet_until = now + self._pause
+        return True
+
+
+def open_store(url: str) -> Store:
+    """`memory`, or the Redis that a URL names. Nobody is called yet: a Redis that is down stops no start."""
+    if url == "memory":
+        return MemoryStore()
+    from .redis_store import RedisStore  # brings a large library along
+
+    return RedisStore(Address.read(url))
+
+
+# Where a shared store is
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str
+    port: int
+    db: int = 0
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    tls: bool = False
+
+    @classmethod
+    def read(cls, url: str) -> Address:
+        """A `ValueError` says what is wrong with the URL without showing it: it may hold a password."""
+        if re.search(r"[\s\x00-\x1f]", url) or url.partition("://")[0].lower() not in _SCHEMES:
+            raise ValueError("must be memory, or the URL of a Redis server such as redis://127.0.0.1:6379/0")
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname or "", parts.port
+        except ValueError:
+            host, port = "", None
+        if not host or port == 0:
+            raise ValueError(
+                "must be redis://host:port/0, redis://:password@host:port/0 or redis://user:password@host:port/0; "
+                "in a password, special characters are written as %XX"
+            )
+        if parts.query or parts.fragment or not re.fullmatch(r"/?|/\d{1,5}", parts.path):
+            raise ValueError("may end in nothing but the number of a database, as in redis://host:6379/0")
+        return cls(
+            host,
+            port or PORT,
+            int(parts.path.strip("/") or 0),
+            unquote(parts.username) if parts.username else None,
+            unquote(parts.password) if parts.password else None,
+            _SCHEMES[parts.scheme],
+        )
+
+
+# How things are written down
+
+
+def name_of(kind: str, owner: str, key: str) -> str:
+    """The name that something is kept under. Without its owner nobody can tell it, however well the key is known."""
+    digest = hashlib.sha256(f"{len(owner)}:{owner}{key}".encode("utf-8", "surrogatepass"))
+    return f"gw:1:{kind}:{digest.hexdigest()[:48]}"
+
+
+def encode(value: bytes) -> bytes:
+    if len(value) >= WORTH_PACKING:
+        smaller = zlib.compress(value, 1)
+        if len(smaller) < len(value):
+            return _ZLIB + smaller
+    return _PLAIN + value
+
+
+def decode(data: bytes) -> bytes | None:
+    """What `encode` was given; None for anything that it did not write."""
+    if data[:1] == _PLAIN:
+        return data[1:] if len(data) <= MAX_VALUE + 1 else None
+    if data[:1] != _ZLIB:
+        return None
+    unpacker = zlib.decompressobj()
+    try:
+        value = unpacker.decompress(data[1:], MAX_VALUE + 1)
+    except zlib.error:
+        return None
+    whole = unpacker.eof and not unpacker.unused_data and len(value) <= MAX_VALUE
+    return value if whole else None
+
+
+async def packed(value: bytes, kind: str, oversize: Seldom) -> bytes | None:
+    """The value as it is kept; None if it is too large for that."""
+    if len(value) > MAX_VALUE:
+        if oversize.due():
+            log.warning("store: a %s of %d bytes is not kept, the limit is %d", kind, len(value), MAX_VALUE)
+        return None
+    if len(value) >= WORTH_A_THREAD:
+        return await asyncio.to_thread(encode, value)
+    return encode(value)
+
+
+async def unpacked(data: bytes | None) -> bytes | None:
+    if data is None:
+        return None
+    if len(data) >= WORTH_A_THREAD:
+        return await asyncio.to_thread(decode, data)
+    return decode(data)
