@@ -18,8 +18,8 @@ sys.path.insert(0, str(ROOT))
 from providers.base import SearchQuery, SearchResult  # noqa: E402
 from providers.chain import SearchChain  # noqa: E402
 from providers.errors import RateLimited  # noqa: E402
-from providers.exchange import Exchange  # noqa: E402
-from providers.registry import Named  # noqa: E402
+from providers.gateway import ProviderGateway  # noqa: E402
+from providers.registry import NamedProvider  # noqa: E402
 from providers.settings import NO_CACHE, CacheSettings  # noqa: E402
 
 
@@ -42,7 +42,7 @@ class Engine:
 async def repeated_load(cache: CacheSettings) -> int:
     """2,000 searches over 200 queries, some far more often than others, 100 at a time. How many calls they cost."""
     engine, choice = Engine(0.01), random.Random(1)
-    chain = SearchChain([Named("e", "e", engine)], exchange=Exchange(cache=cache))
+    chain = SearchChain([NamedProvider("e", "e", engine)], gateway=ProviderGateway(cache=cache))
     queries = choice.choices([f"query {n}" for n in range(200)], [1 / (n + 1) for n in range(200)], k=2000)
     for first in range(0, 2000, 100):
         await asyncio.gather(*(chain.search(SearchQuery(query)) for query in queries[first : first + 100]))
@@ -51,7 +51,7 @@ async def repeated_load(cache: CacheSettings) -> int:
 
 async def equal_searches() -> tuple[int, float]:
     engine = Engine(0.05)
-    chain = SearchChain([Named("e", "e", engine)])
+    chain = SearchChain([NamedProvider("e", "e", engine)])
     began = time.perf_counter()
     await asyncio.gather(*(chain.search(SearchQuery("the same")) for _ in range(500)))
     return engine.calls, (time.perf_counter() - began) * 1000
@@ -59,7 +59,7 @@ async def equal_searches() -> tuple[int, float]:
 
 async def fail_over() -> tuple[int, float, float]:
     broken, sound = Engine(refuses=True), Engine()
-    chain = SearchChain([Named("a", "a", broken), Named("b", "b", sound)])
+    chain = SearchChain([NamedProvider("a", "a", broken), NamedProvider("b", "b", sound)])
     times = []
     for n in range(200):
         began = time.perf_counter()

@@ -1,7 +1,7 @@
 """What the services share: JSON over HTTP to a vendor's API, our words in theirs, and their rows in ours.
 
 Handed a path and parameters by a service; hands on the decoded JSON object, or results and a page read from one. Every
-status and exception of the wire is translated here, once, into `providers.errors`; a service adds only its own quirks.
+status and exception of the wire is translated here, once, into `providers.errors`; a service adds only its own repairs.
 """
 
 from __future__ import annotations

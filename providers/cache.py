@@ -18,11 +18,11 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 from .base import Page, SearchQuery, SearchResults
 from .cooldown import Role
 from .settings import CacheSettings
-from .shared import SharedShelf, Together
+from .shared import SharedCache, SharedFlight
 
 SHARED = ""  # the caller in whose name everybody's answers are kept; without client keys there is no other
 
-Answer = TypeVar("Answer", bound=SearchResults | Page)
+Value = TypeVar("Value", bound=SearchResults | Page)
 T = TypeVar("T")
 
 
@@ -33,19 +33,19 @@ class Question(NamedTuple):
 
 
 class Cache:
-    def __init__(self, settings: CacheSettings, shared: SharedShelf | None = None) -> None:
+    def __init__(self, settings: CacheSettings, shared: SharedCache | None = None) -> None:
         self._ttl: dict[Role, float] = {"search": settings.search_ttl, "read": settings.page_ttl}
-        self._shelf = Shelf(settings.max_entries, settings.max_size)
-        self._flights = Flights()
-        self._together = Together(shared) if shared else None
+        self._kept = ExpiringCache(settings.max_entries, settings.max_size)
+        self._single_flight = SingleFlight()
+        self._shared_flight = SharedFlight(shared) if shared else None
 
     async def answer(
-        self, question: Question, caller: str, ask: Callable[[], Awaitable[Answer]], *, private: bool
-    ) -> tuple[Answer, float | None]:
+        self, question: Question, caller: str, ask: Callable[[], Awaitable[Value]], *, private: bool
+    ) -> tuple[Value, float | None]:
         """The answer, and how many seconds ago it was given if nobody had to be asked. Failures are not kept."""
         for scope in (SHARED, caller):
-            if kept := self._shelf.get((scope, question), time.monotonic()):
-                return cast(Answer, kept.value), kept.age
+            if kept := self._kept.get((scope, question), time.monotonic()):
+                return cast(Value, kept.value), kept.age
 
         def own(value: SearchResults | Page) -> bool:
             return private or (isinstance(value, Page) and not value.public)
@@ -53,21 +53,21 @@ class Cache:
         def owner_of(value: SearchResults | Page) -> str:
             return caller if own(value) else SHARED
 
-        async def call() -> _Given[Answer]:
+        async def call() -> _Given[Value]:
             ttl, age = self._ttl[question.role], None
-            if self._together and ttl:
+            if self._shared_flight and ttl:
                 owners = (caller,) if private else tuple(dict.fromkeys((SHARED, caller)))
-                value, age = await self._together.answer(repr(question), owners, ask, owner_of, ttl)
+                value, age = await self._shared_flight.answer(repr(question), owners, ask, owner_of, ttl)
             else:
                 value = await ask()
             if ttl:
                 key = owner_of(value), question
-                self._shelf.put(key, value, weight(value), time.monotonic() - (age or 0.0), ttl)
+                self._kept.put(key, value, weight(value), time.monotonic() - (age or 0.0), ttl)
             return _Given(value, caller, own(value), age)
 
-        given = await self._flights.join((caller if private else SHARED, question), call)
+        given = await self._single_flight.join((caller if private else SHARED, question), call)
         if given.own and given.caller != caller:  # known only now: this page is not for everybody
-            given = await self._flights.join((caller, question), call)
+            given = await self._single_flight.join((caller, question), call)
         return given.value, given.age
 
 
@@ -85,7 +85,7 @@ class Kept:
     age: float
 
 
-class Shelf:
+class ExpiringCache:
     """Keeps values until they are too old, or too many: then those go first that were not asked for the longest."""
 
     def __init__(self, max_entries: int, max_size: int) -> None:
@@ -125,7 +125,7 @@ class Shelf:
             self._size -= self._entries.pop(key)[1]
 
 
-class Flights:
+class SingleFlight:
     """Single flight: who asks for what is being asked for already waits for that answer. The call belongs to nobody: it
     goes on when the one who began it leaves, and is broken off when the last one does. A failure is told to all who
     wait, and to no one after them.

@@ -18,8 +18,8 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from .api import days_of
 from .base import Page, SearchQuery, SearchResult, SearchResults, as_page, as_results
 from .errors import BadRequest, NoResults, NotAllowed, PageBlocked, ProviderError, Unavailable
-from .exchange import Exchange
-from .registry import Named
+from .gateway import ProviderGateway
+from .registry import NamedProvider
 from .urls import canonical, clean_domains, host_of, in_domains, scheme_of
 from .web.guard import Guard
 
@@ -76,31 +76,31 @@ class Owner(Protocol):
 
 
 class SearchChain:
-    """`exchange` holds the lines to the providers; chains that share members share it."""
+    """`gateway` is the way to the providers; chains that share members share it."""
 
     def __init__(
-        self, members: Sequence[Named], *, public_fallback: bool = False, exchange: Exchange | None = None
+        self, members: Sequence[NamedProvider], *, public_fallback: bool = False, gateway: ProviderGateway | None = None
     ) -> None:
         self._members = tuple(members)
         self._public_fallback = public_fallback
-        self._exchange = exchange or Exchange()
+        self._gateway = gateway or ProviderGateway()
 
     async def search(self, query: SearchQuery, provider: str | None = None, caller: str = "") -> Found:
         """The first useful answer. `provider` is asked first; the others stay behind it in their order."""
         wanted = _normalised(query)
 
-        async def ask(member: Named) -> tuple[SearchResults, float | None]:
+        async def ask(member: NamedProvider) -> tuple[SearchResults, float | None]:
             async def work() -> SearchResults:
                 provider: Any = member.provider
                 return _select(as_results(await provider.search(wanted)), wanted, member)
 
-            return await self._exchange.ask(member, "search", wanted, work, caller)
+            return await self._gateway.ask(member, "search", wanted, work, caller)
 
         fall_over = _FallOver("No search provider had an answer", public_fallback=self._public_fallback)
         (results, age), name = await fall_over.first(self._order(provider), ask)
         return Found(results, name, tuple(fall_over.failures), age)
 
-    def _order(self, first: str | None) -> tuple[Named, ...]:
+    def _order(self, first: str | None) -> tuple[NamedProvider, ...]:
         if first is None:
             return self._members
         names = [member.name for member in self._members]
@@ -114,15 +114,15 @@ class ReadChain:
 
     def __init__(
         self,
-        members: Sequence[Named],
+        members: Sequence[NamedProvider],
         *,
         public_fallback: bool = False,
-        exchange: Exchange | None = None,
+        gateway: ProviderGateway | None = None,
         is_public: IsPublic | None = None,
     ) -> None:
         self._members = tuple(members)
         self._public_fallback = public_fallback
-        self._exchange = exchange or Exchange()
+        self._gateway = gateway or ProviderGateway()
         self._is_public = is_public
 
     async def read(self, url: str, caller: str = "") -> Opened:
@@ -130,7 +130,7 @@ class ReadChain:
         readers = self._readers(url)
         clearance = _Clearance(url, self._is_public)
 
-        async def ask(member: Named) -> tuple[Page, float | None]:
+        async def ask(member: NamedProvider) -> tuple[Page, float | None]:
             async def work() -> Page:
                 provider: Any = member.provider
                 page = as_page(await provider.read(url))
@@ -140,7 +140,7 @@ class ReadChain:
 
             if member.hosted:
                 await clearance.check()
-            return await self._exchange.ask(member, "read", canonical(url), work, caller)
+            return await self._gateway.ask(member, "read", canonical(url), work, caller)
 
         fall_over = _FallOver("No reader could open the page", public_fallback=self._public_fallback, reads=True)
         try:
@@ -151,7 +151,7 @@ class ReadChain:
             raise
         return Opened(page, name, tuple(fall_over.failures), age)
 
-    def _readers(self, url: str) -> tuple[Named, ...]:
+    def _readers(self, url: str) -> tuple[NamedProvider, ...]:
         """Who may read this URL. A provider that owns documents reads those and nothing else."""
         for member in self._members:
             if _owns(member, url):
@@ -202,7 +202,9 @@ class _FallOver:
         self._public_fallback = public_fallback
         self._reads = reads
 
-    async def first(self, members: Iterable[Named], ask: Callable[[Named], Awaitable[T]]) -> tuple[T, str]:
+    async def first(
+        self, members: Iterable[NamedProvider], ask: Callable[[NamedProvider], Awaitable[T]]
+    ) -> tuple[T, str]:
         for member in members:
             if self._tells_the_public(member) and not self._public_allowed:
                 self._note(member, "not asked, because `public_fallback` is off and a private provider came first")
@@ -217,16 +219,16 @@ class _FallOver:
                     self._public_allowed = False
         raise AllFailed(self._verdict, self.failures)
 
-    def _tells_the_public(self, member: Named) -> bool:
+    def _tells_the_public(self, member: NamedProvider) -> bool:
         """A reader of our own that dials the page tells nobody but the page."""
         ours = self._reads and member.reads_itself and not member.hosted
         return not member.private and not ours
 
-    def _note(self, member: Named, reason: str, error: ProviderError | None = None) -> None:
+    def _note(self, member: NamedProvider, reason: str, error: ProviderError | None = None) -> None:
         self.failures.append(Failure(member.name, reason, error))
 
 
-def _owns(member: Named, url: str) -> bool:
+def _owns(member: NamedProvider, url: str) -> bool:
     if not isinstance(member.provider, Owner):
         return False
     try:
@@ -249,7 +251,7 @@ def _normalised(query: SearchQuery) -> SearchQuery:
     )
 
 
-def _select(found: SearchResults, query: SearchQuery, member: Named) -> SearchResults:
+def _select(found: SearchResults, query: SearchQuery, member: NamedProvider) -> SearchResults:
     """What may be shown: web or local URLs that the filters let through, each once, no more than asked for."""
     chosen: dict[str, SearchResult] = {}
     days = days_of(query, relative=True)
@@ -268,7 +270,7 @@ def _select(found: SearchResults, query: SearchQuery, member: Named) -> SearchRe
     return replace(found, results=tuple(chosen.values())[: query.limit])
 
 
-def _may_name(member: Named, url: str) -> bool:
+def _may_name(member: NamedProvider, url: str) -> bool:
     """A public engine has no business naming addresses inside our network, or documents of ours; a private one may."""
     if member.private:
         return True

@@ -88,7 +88,7 @@ class Breaker:
             self._probing = False
 
 
-class Health:
+class Cooldown:
     """One provider's breakers. Its account is one: a refused key or a used-up plan stops both searching and reading.
     Trouble stops the role that met it; but what goes wrong with a page says nothing about `reads_itself`, a reader
     that dials the pages, or owns them.

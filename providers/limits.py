@@ -1,6 +1,6 @@
 """How often and how many at once: a provider's calls wait for their turn here.
 
-Handed the limits of one provider; `turn` lets a call go when they allow it, or says `RateLimited` if that would take
+Handed the limits of one provider; `slot` lets a call go when they allow it, or says `RateLimited` if that would take
 longer than the call is ready to wait. `Pace` is pure: it is told the time. A call that leaves gives its turn back.
 """
 
@@ -48,7 +48,7 @@ class Pace:
         return starts[-1]
 
 
-class Turns:
+class Throttle:
     def __init__(self, limits: Limits) -> None:
         self._pace = Pace(limits.rate, limits.min_gap) if limits.rate or limits.min_gap else None
         self._places = asyncio.Semaphore(limits.concurrency) if limits.concurrency else None
@@ -56,7 +56,7 @@ class Turns:
         self._waiting = 0
 
     @asynccontextmanager
-    async def turn(self, patience: float) -> AsyncIterator[None]:
+    async def slot(self, patience: float) -> AsyncIterator[None]:
         """Around one call: lets it start when its turn comes, at the latest `patience` seconds from now."""
         now = time.monotonic()
         if self._pace is not None and (wait := self._pace.earliest(now, self._waiting) - now) > patience:

@@ -1,6 +1,6 @@
 """The table of services and the way from a config entry to a working provider.
 
-Handed the `providers:` entries and the fetcher for the open web; hands on one `Named` instance per entry, or a
+Handed the `providers:` entries and the fetcher for the open web; hands on one `NamedProvider` instance per entry, or a
 `ProviderConfigError` that says which provider, which key, and where to set it. A service is imported when it is used.
 """
 
@@ -65,7 +65,7 @@ class ProviderConfigError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedProvider:
     """A provider under the name the operator gave it. What it can do is what it has: `search`, `read` or both."""
 
     name: str
@@ -93,8 +93,8 @@ class Named:
         return bool(getattr(self.provider, "uses_open_web", False)) or hasattr(self.provider, "owns")
 
 
-def build(entries: Sequence[ProviderEntry], fetcher: Fetcher) -> dict[str, Named]:
-    providers: dict[str, Named] = {}
+def build(entries: Sequence[ProviderEntry], fetcher: Fetcher) -> dict[str, NamedProvider]:
+    providers: dict[str, NamedProvider] = {}
     for entry in entries:
         if entry.name in providers:
             raise ProviderConfigError(
@@ -104,7 +104,7 @@ def build(entries: Sequence[ProviderEntry], fetcher: Fetcher) -> dict[str, Named
     return providers
 
 
-async def close(providers: Iterable[Named]) -> None:
+async def close(providers: Iterable[NamedProvider]) -> None:
     """Closes every provider that can be closed; one that fails to does not keep the others open."""
     closers = [getattr(named.provider, "aclose", None) for named in providers]
     await asyncio.gather(*(closer() for closer in closers if callable(closer)), return_exceptions=True)
@@ -122,7 +122,7 @@ def _plugins() -> dict[str, EntryPoint]:
     return {plugin.name: plugin for plugin in entry_points(group=PLUGINS)}
 
 
-def _build(entry: ProviderEntry, fetcher: Fetcher) -> Named:
+def _build(entry: ProviderEntry, fetcher: Fetcher) -> NamedProvider:
     known = [*SERVICES, *_plugins()]
     if entry.type not in known:
         raise ProviderConfigError(
@@ -144,7 +144,7 @@ def _build(entry: ProviderEntry, fetcher: Fetcher) -> Named:
         raise ProviderConfigError(
             f"provider {entry.name!r}: the type {entry.type!r} cannot be set up ({type(error).__name__})"
         ) from error
-    return Named(entry.name, entry.type, provider, _is_private(entry, service, settings), limits)
+    return NamedProvider(entry.name, entry.type, provider, _is_private(entry, service, settings), limits)
 
 
 def _flatten(entry: ProviderEntry) -> dict[str, Any]:

@@ -9,26 +9,26 @@ from dataclasses import replace
 
 from providers import registry
 from providers.chain import ReadChain, SearchChain
-from providers.exchange import Exchange
-from providers.shared import SharedShelf
+from providers.gateway import ProviderGateway
+from providers.shared import SharedCache
 from providers.web.guard import Guard
 from providers.web.http import Fetcher
 from tools.base import OPEN_PAGE, ToolSpec
 from tools.toolbox import Toolbox, ToolPolicy
 
 from .answering import turns
-from .answering.echoes import Echoes, read_echoes
+from .answering.decoration import CleanedHistory, strip_decoration
 from .answering.engine import Engine
-from .answering.inject import Decision, Offer, client_tools, offer
-from .config.config import Config
+from .answering.offer import Decision, Offer, client_tools, make_offer
+from .config.settings import Config
 from .config.upstreams import UpstreamConfig
 from .store.store import MemoryStore, Store, open_store
-from .upstreams.base import Upstream
-from .upstreams.demo import DemoUpstream
-from .upstreams.lane import Lane
-from .upstreams.openai_http import OpenAIUpstream
-from .upstreams.road import Road, Stop
-from .upstreams.via_litellm import LitellmUpstream
+from .upstreams.client import UpstreamClient
+from .upstreams.demo import DemoTransport
+from .upstreams.fallback import Candidate, FallbackPlan
+from .upstreams.litellm_transport import LitellmTransport
+from .upstreams.openai_transport import OpenAITransport
+from .upstreams.transport import Transport
 from .values.errors import refuse
 from .values.events import Event
 from .values.request import ChatRequest
@@ -48,13 +48,13 @@ class House:
         self.readers = [m for m in (self.providers[name] for name in tools.read) if m.can_read]
         fallback = tools.public_fallback
         self.store = open_store(config.store)
-        exchange = Exchange(config.cooldown, config.cache, _shared(self.store, config))
+        gateway = ProviderGateway(config.cooldown, config.cache, _shared(self.store, config))
         self.search = self.read = None
         if self.searchers:
-            self.search = SearchChain(self.searchers, public_fallback=fallback, exchange=exchange)
+            self.search = SearchChain(self.searchers, public_fallback=fallback, gateway=gateway)
         if self.readers:
             is_public = self.fetcher.is_public
-            self.read = ReadChain(self.readers, public_fallback=fallback, exchange=exchange, is_public=is_public)
+            self.read = ReadChain(self.readers, public_fallback=fallback, gateway=gateway, is_public=is_public)
         policy = ToolPolicy(
             max_results=tools.max_results,
             max_page_length=tools.max_page_length,
@@ -75,53 +75,55 @@ class House:
             footer=footer,
             store=self.store,
         )
-        self.lanes = [Lane(upstream, _upstream(upstream)) for upstream in config.upstreams]
+        self.upstreams = [UpstreamClient(entry, _transport(entry)) for entry in config.upstreams]
 
-    def lane_for(self, model: str) -> tuple[Lane, str]:
+    def upstream_for(self, model: str) -> tuple[UpstreamClient, str]:
         """The upstream that serves a model, and the model's name there. An alias may name the upstream itself."""
         target = self.config.aliases.get(model, model)
         if target != model:
             name, _, rest = target.partition("/")
-            for lane in self.lanes:
-                if rest and lane.name == name:
-                    return lane, rest
-        for lane in self.lanes:
-            if lane.serves(target):
-                return lane, target
+            for upstream in self.upstreams:
+                if rest and upstream.name == name:
+                    return upstream, rest
+        for upstream in self.upstreams:
+            if upstream.serves(target):
+                return upstream, target
         text = f"The model '{model}' does not exist: no upstream here serves it."
         raise refuse(404, text, param="model", code="model_not_found")
 
-    def road(self, model: str, headers: Mapping[str, str], client_key: str | None) -> Road:
+    def plan(self, model: str, headers: Mapping[str, str], client_key: str | None) -> FallbackPlan:
         """All that may serve a model, in order. Only the upstream that a client chose may see the client's own key."""
-        lane, name = self.lane_for(model)
-        first = Stop(lane, name, {**headers, **own_key(lane, client_key)})
-        return Road([first, *self._fallbacks(lane, name, headers)])
+        upstream, name = self.upstream_for(model)
+        first = Candidate(upstream, name, {**headers, **own_key(upstream, client_key)})
+        return FallbackPlan([first, *self._fallbacks(upstream, name, headers)])
 
-    def _fallbacks(self, lane: Lane, model: str, headers: Mapping[str, str]) -> Iterator[Stop]:
-        lanes = {lane.name: lane for lane in self.lanes}
-        for way in lane.config.fallback:
+    def _fallbacks(self, upstream: UpstreamClient, model: str, headers: Mapping[str, str]) -> Iterator[Candidate]:
+        upstreams = {upstream.name: upstream for upstream in self.upstreams}
+        for way in upstream.config.fallback:
             name, _, other = way.partition("/")
-            yield Stop(lanes[name], other or model, headers)
+            yield Candidate(upstreams[name], other or model, headers)
 
-    def echoes(self, request: ChatRequest) -> Echoes:
-        return read_echoes(request.body["messages"], self.config.citations.footer, request.sources)
+    def cleaned(self, request: ChatRequest) -> CleanedHistory:
+        return strip_decoration(request.body["messages"], self.config.citations.footer, request.sources)
 
     def offer(self, request: ChatRequest, decision: Decision) -> Offer:
         """The request as the loop takes it: our decoration out of the history, our tools in."""
-        echoes = self.echoes(request)
-        if echoes.changed:
-            request = replace(request, body={**request.body, "messages": echoes.messages})
+        cleaned = self.cleaned(request)
+        if cleaned.changed:
+            request = replace(request, body={**request.body, "messages": cleaned.messages})
         if not decision.offered:
             return Offer(request.body, client_tools=frozenset(client_tools(request.body)))
-        known = {**echoes.known, **request.sources}
-        return replace(offer(request, self.specs(request)), taken=echoes.taken, known=known)
+        known = {**cleaned.known_sources, **request.sources}
+        return replace(
+            make_offer(request, self.specs(request)), highest_number=cleaned.highest_number, known_sources=known
+        )
 
     def specs(self, request: ChatRequest) -> list[ToolSpec]:
         """The tools for it. Without live access what an engine has found may be read, and no page be fetched."""
         return [spec for spec in self.toolbox.specs if request.search.live or spec.tool != OPEN_PAGE]
 
-    def answer(self, request: ChatRequest, decision: Decision, road: Road) -> AsyncGenerator[list[Event], None]:
-        return self.engine.answer(request, self.offer(request, decision), road)
+    def answer(self, request: ChatRequest, decision: Decision, plan: FallbackPlan) -> AsyncGenerator[list[Event], None]:
+        return self.engine.answer(request, self.offer(request, decision), plan)
 
     async def restored(self, request: ChatRequest, *, whole: bool) -> ChatRequest:
         """The request with everything back in its history that earlier answers kept from the client; where our tools
@@ -140,41 +142,41 @@ class House:
         return replace(request, body=body, sources=sources, searched=history.searched, changed=True)
 
     async def aclose(self) -> None:
-        for lane in self.lanes:
-            await lane.aclose()
+        for upstream in self.upstreams:
+            await upstream.aclose()
         await registry.close(self.providers.values())
         await self.fetcher.aclose()
         await self.store.aclose()
 
 
-def own_key(lane: Lane, client_key: str | None) -> dict[str, str]:
+def own_key(upstream: UpstreamClient, client_key: str | None) -> dict[str, str]:
     """The header for an upstream that takes each client's own key. None: the client spent it on our own door. Without
     one nobody is let through: LiteLLM would take the operator's from the environment, and a fallback has its own."""
-    if not lane.config.passes_key:
+    if not upstream.config.passes_key:
         return {}
     if not client_key:
         text = (
-            f"Upstream '{lane.name}' takes your own key: send that as `Authorization: Bearer …`, and the key for this "
-            "server, if it wants one, as `X-Groundwire-Key`."
+            f"Upstream '{upstream.name}' takes your own key: send that as `Authorization: Bearer …`, and the key "
+            "for this server, if it wants one, as `X-Groundwire-Key`."
         )
         raise refuse(401, text, kind="authentication_error", code="upstream_key_missing")
     return {"authorization": client_key}
 
 
-def _shared(store: Store, config: Config) -> SharedShelf | None:
+def _shared(store: Store, config: Config) -> SharedCache | None:
     """Where the provider cache of many processes is: with those alone that ask the same providers in the same way."""
     if isinstance(store, MemoryStore):
         return None
-    from .store.redis_store import RedisStore, SharedAnswers
+    from .store.redis_store import RedisStore, SharedProviderCache
 
     assert isinstance(store, RedisStore)
     said = [entry.model_dump(mode="python") for entry in config.providers]
-    return SharedAnswers(store, repr((said, config.tools.allow_networks)))
+    return SharedProviderCache(store, repr((said, config.tools.allow_networks)))
 
 
-def _upstream(config: UpstreamConfig) -> Upstream:
+def _transport(config: UpstreamConfig) -> Transport:
     if config.type == "demo":
-        return DemoUpstream(config.name)
+        return DemoTransport(config.name)
     timeouts = {
         "connect_timeout": config.connect_timeout,
         "first_byte_timeout": config.first_byte_timeout,
@@ -182,7 +184,7 @@ def _upstream(config: UpstreamConfig) -> Upstream:
     }
     off = frozenset(config.without_repairs)
     if config.type == "litellm":
-        return LitellmUpstream(
+        return LitellmTransport(
             config.name,
             config.key,
             api_base=config.base_url,
@@ -192,4 +194,4 @@ def _upstream(config: UpstreamConfig) -> Upstream:
             off=off,
             **timeouts,
         )
-    return OpenAIUpstream(config.name, config.base_url, config.key, headers=config.headers, off=off, **timeouts)
+    return OpenAITransport(config.name, config.base_url, config.key, headers=config.headers, off=off, **timeouts)

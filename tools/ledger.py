@@ -34,10 +34,10 @@ class Source:
 
 
 class Ledger:
-    """`taken` is the highest number that the conversation already uses: ours count on from there."""
+    """`highest` is the highest number that the conversation already uses: ours count on from there."""
 
-    def __init__(self, taken: int = 0) -> None:
-        self._last = taken
+    def __init__(self, highest: int = 0) -> None:
+        self._last = highest
         self._by_number: dict[int, Source] = {}
         self._by_page: dict[str, int] = {}
 

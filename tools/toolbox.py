@@ -1,5 +1,5 @@
-"""Where tool calls become provider calls. The toolbox, one per process, offers the tools; its desk, one per request, is
-handed the model's calls and hands back one result per call, in their order. Provider errors end here, as text.
+"""Where tool calls become provider calls. The toolbox, one per process, offers the tools; its session, one per request,
+is handed the model's calls and hands back one result per call, in their order. Provider errors end here, as text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .render import CITE, PagePart, SearchAnswer, escape, pages_text, reading_te
 from .web_search import SearchArguments
 
 AnyArguments = SearchArguments | OpenArguments
-Answer = SearchAnswer | list[PagePart]
+ToolOutput = SearchAnswer | list[PagePart]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class Toolbox:
     def specs(self) -> tuple[ToolSpec, ...]:
         return self._specs
 
-    def desk(
+    def session(
         self,
         *,
         ledger: Ledger,
@@ -89,8 +89,8 @@ class Toolbox:
         most_calls: int | None = None,
         assist: bool = False,
         alone: bool = False,
-    ) -> Desk:
-        """A desk for one request. `found_before` are the URLs of earlier results in the conversation; `limit` is how
+    ) -> ToolSession:
+        """A session for one request. `found_before` are the URLs of earlier results in the conversation; `limit` is how
         many results it wants, `secrets` are the keys that came with it, `caller` is whose it is: what private providers
         gave is kept for its caller alone; `names` are all tools as the model knows them, the client's too; `room` is
         how many characters of the web the model can hold; `most_calls` is how many calls the client allows; `assist` is
@@ -100,7 +100,7 @@ class Toolbox:
         provenance.add(found_before)
         if self.policy.provenance == "context":  # what earlier answers cited
             provenance.add(source.url for source in ledger)
-        return Desk(
+        return ToolSession(
             self,
             ledger=ledger,
             provenance=provenance,
@@ -117,7 +117,7 @@ class Toolbox:
         )
 
 
-class Desk:
+class ToolSession:
     """`searches` and `pages` count what really ran: a repeated call is answered from memory and costs nothing."""
 
     def __init__(
@@ -212,7 +212,7 @@ class Desk:
         self._provenance.add(given.urls)
         return (await self._open(given))()
 
-    def text(self, answer: Answer) -> str:
+    def text(self, answer: ToolOutput) -> str:
         """The answer as the model reads it."""
         if isinstance(answer, SearchAnswer):
             return search_text(answer, self._fence, _today())
@@ -248,7 +248,7 @@ class Desk:
             return ToolResult(call.id, f"Not run: {reason}. Use what came back.", ok=False)
         return replace(remembered, id=call.id)
 
-    async def _settled(self, answer: Answer) -> ToolResult:
+    async def _settled(self, answer: ToolOutput) -> ToolResult:
         """A result; for a weak model the first search brings along what its best pages say."""
         result = self._result(answer)
         if not (self._assist and isinstance(answer, SearchAnswer) and answer.sources and self._toolbox.read):
@@ -259,14 +259,14 @@ class Desk:
         pages = [part for part in (await self._open(best))() if part.source]
         return replace(result, text="\n\n".join([result.text, self.text(pages)])) if pages else result
 
-    def _result(self, answer: Answer) -> ToolResult:
+    def _result(self, answer: ToolOutput) -> ToolResult:
         if isinstance(answer, SearchAnswer):
             return ToolResult("", self.text(answer), answer.ok, answer.provider, answer.sources)
         sources = tuple(part.source for part in answer if part.source)
         provider = next((part.provider for part in answer if part.provider), "")
         return ToolResult("", self.text(answer), bool(sources), provider, sources)
 
-    async def _work(self, arguments: AnyArguments) -> Callable[[], Answer]:
+    async def _work(self, arguments: AnyArguments) -> Callable[[], ToolOutput]:
         """The slow part of a call. What it hands back numbers the sources, when the call's turn has come."""
         return await (self._search(arguments) if isinstance(arguments, SearchArguments) else self._open(arguments))
 

@@ -14,17 +14,17 @@ from typing import Any
 
 from tools.base import ToolResult
 from tools.ledger import Ledger
-from tools.toolbox import Desk, Toolbox
+from tools.toolbox import Toolbox, ToolSession
 
 from ..store.store import MemoryStore, Store
-from ..upstreams.lane import tools_refused
-from ..upstreams.road import Road
+from ..upstreams.client import tools_refused
+from ..upstreams.fallback import FallbackPlan
 from ..values.errors import NO_RETRY, truncated
 from ..values.events import Event, Failed, Finished, TextDelta, ToolCallDelta, ToolStarted, UsageSeen
 from ..values.request import ChatRequest
 from .citations import Citer, Style
-from .inject import OUR_NAMES, Offer
 from .loop import End, KeepTurn, RunTools, ToolLoop
+from .offer import OUR_NAMES, Offer
 from .search_first import FirstSearch
 from .turns import Turn, call_name, calls_in
 
@@ -55,35 +55,35 @@ class Engine:
         self.style: Style = style
         self.footer = footer
 
-    def answer(self, request: ChatRequest, offer: Offer, road: Road) -> AsyncGenerator[list[Event], None]:
+    def answer(self, request: ChatRequest, offer: Offer, plan: FallbackPlan) -> AsyncGenerator[list[Event], None]:
         """Everything that happens while this request is answered. The last event is Finished or Failed."""
-        return _Answering(self, request, offer, road).run()
+        return _Answering(self, request, offer, plan).run()
 
 
 class _Answering:
     """One request on its way: what the loop says is done here, and what happens is handed on."""
 
-    def __init__(self, engine: Engine, request: ChatRequest, offer: Offer, road: Road) -> None:
+    def __init__(self, engine: Engine, request: ChatRequest, offer: Offer, plan: FallbackPlan) -> None:
         self._engine = engine
         self._request = request
         self._offer = offer
-        self._road = road
-        self._settings = road.here.settings
-        self._ledger = Ledger(offer.taken)
-        for n, (url, title) in offer.known.items():
+        self._plan = plan
+        self._settings = plan.current.settings
+        self._ledger = Ledger(offer.highest_number)
+        for n, (url, title) in offer.known_sources.items():
             self._ledger.restore(n, url, title)
         self._searching = bool(offer.owned)
         plain = not self._searching or offer.response_format is not None
         self._citer = Citer(self._ledger.get, engine.style, engine.footer, enabled=not plain)
         self._loop = ToolLoop(offer, engine.max_rounds, assist=self._settings.assist)
         self._known_tools = offer.body["tools"] if self._searching else None
-        self._desk: Desk | None = None  # opened with the first call: most requests never search
+        self._session: ToolSession | None = None  # opened with the first call: most requests never search
         self._early: asyncio.Task[list[ToolResult]] | None = None  # calls of ours that run while the model still speaks
         self._shown: list[str] = []  # the text that the client has seen
         self._time_to_answer = asyncio.get_running_loop().time() + engine.max_seconds
 
     async def run(self) -> AsyncGenerator[list[Event], None]:
-        search_first = self._searching and await self._road.look_up() == "none"
+        search_first = self._searching and await self._plan.look_up() == "none"
         adapted = False  # has the model refused tools in this request?
         try:
             while not isinstance(action := self._loop.next_action(), End):
@@ -101,7 +101,7 @@ class _Answering:
                     yield self._dress(self._loop.turn_kept())
                 else:
                     ended = refused = False
-                    async with aclosing(self._road.stream(action.body, self._known_tools)) as batches:
+                    async with aclosing(self._plan.stream(action.body, self._known_tools)) as batches:
                         async for batch in batches:
                             if not adapted and isinstance(batch[-1], Failed) and tools_refused(batch[-1]):
                                 adapted = refused = True
@@ -110,9 +110,9 @@ class _Answering:
                                 yield events
                             self._start_early()
                             ended = isinstance(batch[-1], Finished | Failed)
-                    if refused:  # the lane knows now how to ask this model; what has begun goes on, in words
+                    if refused:  # the upstream knows now how to ask this model; what has begun goes on, in words
                         begun = self._loop.begun
-                        search_first = self._searching and not begun and self._road.tool_mode == "none"
+                        search_first = self._searching and not begun and self._plan.tool_mode == "none"
                     elif not ended:
                         yield [truncated()]
                         return
@@ -121,8 +121,8 @@ class _Answering:
                 self._early.cancel()
 
     async def _search_first(self) -> AsyncGenerator[list[Event], None]:
-        self._desk = self._open_desk(assist=False)
-        first = FirstSearch(self._request, self._offer, self._road, self._desk)
+        self._session = self._open_session(assist=False)
+        first = FirstSearch(self._request, self._offer, self._plan, self._session)
         async with aclosing(first.run()) as batches:
             async for batch in batches:
                 yield batch
@@ -133,21 +133,21 @@ class _Answering:
     def _start_early(self) -> None:
         """Ours run while the client's calls of the same turn are still being written."""
         if self._early is None and (calls := self._loop.ready()):
-            self._desk = self._desk or self._open_desk(assist=self._settings.assist)
-            self._early = asyncio.create_task(self._desk.run(calls))
+            self._session = self._session or self._open_session(assist=self._settings.assist)
+            self._early = asyncio.create_task(self._session.run(calls))
 
     async def _run_tools(self, action: RunTools) -> list[Event]:
-        self._desk = self._desk or self._open_desk(assist=self._settings.assist)
-        if self._early:  # the desk remembers what it found
+        self._session = self._session or self._open_session(assist=self._settings.assist)
+        if self._early:  # the session remembers what it found
             await self._early
             self._early = None
-        results = await self._desk.run(action.calls)
+        results = await self._session.run(action.calls)
         late = asyncio.get_running_loop().time() > self._time_to_answer
-        return self._loop.tools_done(results, spent=self._desk.spent or late)
+        return self._loop.tools_done(results, spent=self._session.spent or late)
 
     async def _keep(self, action: KeepTurn) -> None:
         sources = [(source.n, source.url, source.title) for source in self._ledger]
-        found = self._loop.found
+        found = self._loop.reading
         turn = Turn(action.before, action.calls, action.results, "".join(self._shown), found, sources)
         await self._engine.store.put("turn", self._request.caller, action.key, turn.encoded(), _TURN_KEPT)
 
@@ -162,12 +162,12 @@ class _Answering:
                 out.append(event)
             elif isinstance(event, UsageSeen):
                 out += self._citer.flush()
-                out.append(UsageSeen({**event.usage, **_tool_usage(self._desk)}))
+                out.append(UsageSeen({**event.usage, **_tool_usage(self._session)}))
             elif isinstance(event, Failed):
                 out += self._citer.release()
                 if tools_refused(event):  # our own word for it
                     event = replace(event, error={**event.error, "code": None})
-                ran = self._desk is not None  # a retry would do it all again
+                ran = self._session is not None  # a retry would do it all again
                 out.append(replace(event, headers={**event.headers, **NO_RETRY}) if ran else event)
             else:
                 out.append(event)
@@ -179,12 +179,12 @@ class _Answering:
             self._shown += [event.text for event in events if isinstance(event, TextDelta)]
         return events
 
-    def _open_desk(self, *, assist: bool) -> Desk:
-        request, offer, stop = self._request, self._offer, self._road.here
+    def _open_session(self, *, assist: bool) -> ToolSession:
+        request, offer, candidate = self._request, self._offer, self._plan.current
         search = request.search
         # A character for each token of its context: a quarter of it in English, most of it in Japanese.
-        room = stop.lane.context(stop.model) or None
-        return self._engine.toolbox.desk(
+        room = candidate.upstream.context(candidate.model) or None
+        return self._engine.toolbox.session(
             ledger=self._ledger,
             seen_texts=_texts(offer.body["messages"], {*offer.owned, *OUR_NAMES} - offer.client_tools),
             found_before=[url for url, _ in request.sources.values()],
@@ -201,10 +201,10 @@ class _Answering:
         )
 
 
-def _tool_usage(desk: Desk | None) -> dict[str, Any]:
-    if desk is None or not (desk.searches or desk.pages):
+def _tool_usage(session: ToolSession | None) -> dict[str, Any]:
+    if session is None or not (session.searches or session.pages):
         return {}
-    return {"server_tool_use": {"web_search_requests": desk.searches, "web_fetch_requests": desk.pages}}
+    return {"server_tool_use": {"web_search_requests": session.searches, "web_fetch_requests": session.pages}}
 
 
 def _texts(messages: Sequence[Any], ours: Collection[str]) -> list[str]:

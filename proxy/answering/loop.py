@@ -18,8 +18,8 @@ import orjson
 
 from tools.base import ToolCall, ToolResult
 
-from ..upstreams import quirks
-from ..upstreams.quirks import new_call_id
+from ..upstreams import repairs
+from ..upstreams.repairs import new_call_id
 from ..upstreams.thinking import without_thinking
 from ..values.events import (
     Begun,
@@ -34,7 +34,7 @@ from ..values.events import (
     UsageSeen,
     merge_fields,
 )
-from .inject import Offer, tool_name
+from .offer import Offer, tool_name
 from .turns import calls_in, marked, new_key
 
 NUDGE = "Do not announce it: call the tool {tool} now, then answer from what it returns."
@@ -84,7 +84,7 @@ Action = AskModel | RunTools | KeepTurn | End
 
 
 @dataclass(slots=True)
-class _Call:
+class _PendingCall:
     id: str
     name: str
     arguments: list[str]
@@ -93,7 +93,7 @@ class _Call:
     shown_as: int = -1  # its number among the client's calls
 
     def as_message(self) -> dict[str, Any]:
-        function = {"name": self.name, "arguments": quirks.replayable("".join(self.arguments))}
+        function = {"name": self.name, "arguments": repairs.replayable("".join(self.arguments))}
         return {"id": self.id, "type": "function", "function": function, **self.extra}
 
 
@@ -103,7 +103,7 @@ class _Round:
 
     text: list[str] = field(default_factory=list)
     fields: dict[str, Any] = field(default_factory=dict)
-    calls: dict[int, _Call] = field(default_factory=dict)
+    calls: dict[int, _PendingCall] = field(default_factory=dict)
 
 
 class ToolLoop:
@@ -137,8 +137,8 @@ class ToolLoop:
         return self._begun
 
     @property
-    def found(self) -> str:
-        return self._offer.found
+    def reading(self) -> str:
+        return self._offer.reading
 
     @property
     def rounds(self) -> int:
@@ -218,9 +218,9 @@ class ToolLoop:
         call = self._round.calls.get(event.index)
         if call is None:
             ours = bool(self._offer.owned) and event.name not in self._offer.client_tools
-            call = _Call(self._fresh_id(event.id), event.name, [], {}, ours)
+            call = _PendingCall(self._fresh_id(event.id), event.name, [], {}, ours)
             if not ours:
-                if not self._key and (self._offer.owned or self._offer.found):
+                if not self._key and (self._offer.owned or self._offer.reading):
                     self._key = new_key()
                 call.shown_as = self._shown_calls
                 self._shown_calls += 1
@@ -263,11 +263,11 @@ class ToolLoop:
             return []
         return self._end("stop" if reason == "tool_calls" else reason)
 
-    def _run(self, ours: Sequence[_Call]) -> list[Event]:
+    def _run(self, ours: Sequence[_PendingCall]) -> list[Event]:
         self._action = RunTools(tuple(self._as_tool_call(call) for call in ours))
         return [ToolStarted(call.id, self._tool_of(call), _arguments(call)) for call in ours]
 
-    def _call_client(self, ours: Sequence[_Call], theirs: Sequence[_Call], reason: str) -> list[Event]:
+    def _call_client(self, ours: Sequence[_PendingCall], theirs: Sequence[_PendingCall], reason: str) -> list[Event]:
         """The client's turn. Ours beside its calls run first; all that it does not see is kept for when it returns."""
         cut = reason in ("length", "content_filter")  # its arguments are not mended, and ours may be half
         empty = [] if cut else [call for call in theirs if not any(call.arguments)]
@@ -275,17 +275,17 @@ class ToolLoop:
         self._reason = reason if cut else "tool_calls"
         if ours and not cut and not self._last:
             return out + self._run(ours)
-        if len(self._messages) > self._given or self._offer.found:
+        if len(self._messages) > self._given or self._offer.reading:
             self._keep_turn(list(theirs), {})
             return out
         return out + self._end(self._reason)
 
-    def _keep_turn(self, calls: list[_Call], results: dict[str, str]) -> None:
+    def _keep_turn(self, calls: list[_PendingCall], results: dict[str, str]) -> None:
         hidden, said = self._messages[self._given :], self._assistant_message(calls)
         self._last_turn = [said, *(_result_message(id_, text) for id_, text in results.items())]
         self._action = KeepTurn(self._key, hidden, said, results)
 
-    def _as_tool_call(self, call: _Call) -> ToolCall:
+    def _as_tool_call(self, call: _PendingCall) -> ToolCall:
         return ToolCall(call.id, self._tool_of(call), "".join(call.arguments))
 
     def _end(self, reason: str) -> list[Event]:
@@ -323,12 +323,12 @@ class ToolLoop:
             body["tool_choice"] = "none"
         return body
 
-    def _assistant_message(self, calls: list[_Call]) -> dict[str, Any]:
+    def _assistant_message(self, calls: list[_PendingCall]) -> dict[str, Any]:
         text = without_thinking("".join(self._round.text))
         called = {"tool_calls": [call.as_message() for call in calls]} if calls else {}
         return {"role": "assistant", "content": text or None, **called, **self._round.fields}
 
-    def _tool_of(self, call: _Call) -> str:
+    def _tool_of(self, call: _PendingCall) -> str:
         return self._offer.owned.get(call.name, call.name)
 
 
@@ -355,13 +355,13 @@ def add_usage(total: dict[str, Any], usage: Mapping[str, Any]) -> None:
             total[key] = value
 
 
-def _arguments(call: _Call) -> dict[str, Any]:
-    value = orjson.loads(quirks.replayable("".join(call.arguments)))
+def _arguments(call: _PendingCall) -> dict[str, Any]:
+    value = orjson.loads(repairs.replayable("".join(call.arguments)))
     assert isinstance(value, dict)
     return value
 
 
-def _cut(call: _Call) -> bool:
+def _cut(call: _PendingCall) -> bool:
     """Did the token limit cut this call short?"""
     try:
         orjson.loads("".join(call.arguments))

@@ -1,5 +1,5 @@
-"""For models that cannot call tools: the search that comes before the question. Handed a request and a desk; hands on
-the events of its own calls and, when it has run, the request with what was found inside the last user message.
+"""For models that cannot call tools: the search that comes before the question. Handed a request and a session; hands
+on the events of its own calls and, when it has run, the request with what was found inside the last user message.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 from tools.base import OPEN_PAGE, WEB_SEARCH
 from tools.render import PagePart, SearchAnswer
-from tools.toolbox import Desk
+from tools.toolbox import ToolSession
 from tools.web_search import MAX_QUERY
 
-from ..upstreams.road import Road
+from ..upstreams.fallback import FallbackPlan
 from ..values.events import Event, Failed, SearchedFirst, TextDelta, ToolFinished, ToolStarted, UsageSeen
 from ..values.request import ChatRequest
-from .inject import Offer, without_ours
 from .loop import add_usage
+from .offer import Offer, without_ours
 from .query_plan import Plan, plan, question, rewriting, rewritten, with_sources
 
 BEST_PAGES = 3
@@ -29,14 +29,14 @@ READING = 12_000  # characters of pages, where the model's context size is not k
 class FirstSearch:
     """`run()` to its end; then `offer` is what the model is asked, and `usage` what that cost so far."""
 
-    def __init__(self, request: ChatRequest, offer: Offer, road: Road, desk: Desk) -> None:
+    def __init__(self, request: ChatRequest, offer: Offer, plan: FallbackPlan, session: ToolSession) -> None:
         self.offer = without_ours(offer)
         self.usage: dict[str, Any] = {}
         self._forced = request.search.forced
         self._searched = request.searched
         self._choice = request.body.get("tool_choice")  # the client's own
-        self._road = road
-        self._desk = desk
+        self._plan = plan
+        self._session = session
         self._tools = set(offer.owned.values())
 
     async def run(self) -> AsyncGenerator[list[Event], None]:
@@ -51,29 +51,29 @@ class FirstSearch:
             yield [SearchedFirst(False, planned.reason)]
             return
         yield [SearchedFirst(True)]
-        if self._road.here.settings.rewrite_query and planned.query:
+        if self._plan.current.settings.rewrite_query and planned.query:
             planned = await self._rewritten(planned)
         found, pages = SearchAnswer(""), list[PagePart]()
         if WEB_SEARCH in self._tools and planned.query:
             began = _started(WEB_SEARCH, {"query": planned.query})
             yield [began]
-            found = await self._desk.search_once(began.arguments)
+            found = await self._session.search_once(began.arguments)
             yield [ToolFinished(began.id, began.tool, found.ok, found.provider, found.sources)]
         urls = [*planned.urls, *(source.url for source in found.sources[:BEST_PAGES])]
         if OPEN_PAGE in self._tools and urls:
             began = _started(OPEN_PAGE, {"urls": urls, "query": question(messages)[:MAX_QUERY], "max_length": READING})
             yield [began]
-            pages = await self._desk.open_once(began.arguments)
+            pages = await self._session.open_once(began.arguments)
             sources = tuple(page.source for page in pages if page.source)
             yield [ToolFinished(began.id, began.tool, bool(sources), "", sources)]
-        text = self._desk.reading(found, pages, named=planned.urls)
+        text = self._session.reading(found, pages, named=planned.urls)
         body = {**self.offer.body, "messages": with_sources(messages, text)}
-        self.offer = replace(self.offer, body=body, found=text)
+        self.offer = replace(self.offer, body=body, reading=text)
 
     async def _rewritten(self, planned: Plan) -> Plan:
         """The query in the model's own words, if it finds good ones."""
         said: list[str] = []
-        async with aclosing(self._road.stream(rewriting(self.offer.body))) as batches:
+        async with aclosing(self._plan.stream(rewriting(self.offer.body))) as batches:
             async for batch in batches:
                 for event in batch:
                     if isinstance(event, TextDelta):

@@ -22,16 +22,16 @@ from providers.base import SearchQuery
 from providers.chain import AllFailed, Owner, ReadChain, SearchChain
 from providers.cooldown import CoolingDown, Role
 from providers.errors import AuthFailed, NoResults, ProviderError, QuotaExceeded, RateLimited, TimedOut
-from providers.exchange import Exchange
-from providers.registry import SERVICES, Named, ProviderEntry
+from providers.gateway import ProviderGateway
+from providers.registry import SERVICES, NamedProvider, ProviderEntry
 from tools.clean import one_line
 
-from ..config.config import OLLAMA, PROVIDER_VARIABLES, Config
+from ..config.settings import OLLAMA, PROVIDER_VARIABLES, Config
 from ..config.upstreams import UpstreamConfig
 from ..house import House
 from ..store.store import MemoryStore, Store
+from ..upstreams.client import UpstreamClient, tools_refused
 from ..upstreams.failures import masked
-from ..upstreams.lane import Lane, tools_refused
 from ..values.errors import RequestError
 from ..values.events import Failed, ToolCallDelta
 from .terminal import opened
@@ -108,18 +108,18 @@ async def check(config: Config, given: argparse.Namespace) -> int:
 
 async def examine(house: House, *, page: str = PROBE_PAGE, limit: float = LIMIT) -> Report:
     """Tries everything at once, readers with `page`, each for about `limit` seconds."""
-    exchange = Exchange(house.config.cooldown)
+    gateway = ProviderGateway(house.config.cooldown)
     entries = {entry.name: entry for entry in house.config.providers}
     async with asyncio.TaskGroup() as group:
-        lanes = [group.create_task(_try_lane(lane, limit)) for lane in house.lanes]
+        upstreams = [group.create_task(_try_upstream(upstream, limit)) for upstream in house.upstreams]
         roles = [
-            group.create_task(_try_provider(member, entries[member.name], role, exchange, page, limit))
+            group.create_task(_try_provider(member, entries[member.name], role, gateway, page, limit))
             for role in ("search", "read")
             for member in house.providers.values()
             if role in _roles(house, member)
         ]
         store = group.create_task(_try_store(house.store, limit))
-    findings = [finding for lane in lanes for finding in lane.result()] + [role.result() for role in roles]
+    findings = [finding for upstream in upstreams for finding in upstream.result()] + [role.result() for role in roles]
     return Report(findings + store.result(), list(_notes(house)))
 
 
@@ -172,49 +172,51 @@ async def _try_store(store: Store, limit: float) -> list[Finding]:
 # Upstreams
 
 
-async def _try_lane(lane: Lane, limit: float) -> list[Finding]:
-    config = lane.config
+async def _try_upstream(upstream: UpstreamClient, limit: float) -> list[Finding]:
+    config = upstream.config
     if config.passes_key:  # nobody's key is at hand
         return [Finding(config.name, "upstream", True, 0.0, "not tried: each client brings its own key")]
-    listing = await _try(config.name, "upstream", _list_models(lane), limit, _start(config))
-    if not listing.ok or config.type == "demo" or not await lane.models():
+    listing = await _try(config.name, "upstream", _list_models(upstream), limit, _start(config))
+    if not listing.ok or config.type == "demo" or not await upstream.models():
         return [listing]
     loading = "it may still be loading the model: ask it once with `groundwire ask`, then check again"
-    return [listing, await _try(config.name, "tools", _call_a_tool(lane), limit * LOADING, loading)]
+    return [listing, await _try(config.name, "tools", _call_a_tool(upstream), limit * LOADING, loading)]
 
 
-async def _list_models(lane: Lane) -> str:
+async def _list_models(upstream: UpstreamClient) -> str:
     try:
-        listed, served = await lane.upstream.models(), await lane.models()
+        listed, served = await upstream.transport.models(), await upstream.models()
     except RequestError as error:
-        raise _upstream_trouble(lane.config, error.failed) from None
-    if not listed and lane.config.type == "litellm":
+        raise _upstream_trouble(upstream.config, error.failed) from None
+    if not listed and upstream.config.type == "litellm":
         return "not tried: its models are patterns, and LiteLLM lists none"
     if not listed:
-        raise Trouble("it answers, but lists no model", _no_model(lane.config))
+        raise Trouble("it answers, but lists no model", _no_model(upstream.config))
     if not served:
         names = ", ".join(str(model["id"]) for model in listed[:5])
         raise Trouble(
             f"none of its models matches `models` of this upstream: {names}",
-            f"correct `models` of upstream {lane.config.name!r}",
+            f"correct `models` of upstream {upstream.config.name!r}",
         )
     return f"{_counted(len(served), 'model')}: {', '.join(served[:5])}"
 
 
-async def _call_a_tool(lane: Lane) -> str:
+async def _call_a_tool(upstream: UpstreamClient) -> str:
     """Whether the first model that chats calls a tool; one that answers without may do so when it matters."""
-    served = await lane.models()
+    served = await upstream.models()
     model = next((name for name in served if not _NOT_FOR_CHAT.search(name)), served[0])
-    mode = await lane.look_up(model)
+    mode = await upstream.look_up(model)
     if mode != "native":
         return f"{model}: {_WITHOUT_TOOLS[mode]}"
     body = {"model": model, "messages": [PROBE_QUESTION], "tools": [PROBE_TOOL], "tool_choice": "auto"}
-    called = await _ask(lane, {**body, "stream": False, "max_tokens": 64})
+    called = await _ask(upstream, {**body, "stream": False, "max_tokens": 64})
     if isinstance(called, Failed) and tools_refused(called):
-        said = _without_keys(lane.config, str(called.error["message"]))
-        return f"{model} is refused tools ({said}): {_WITHOUT_TOOLS[lane.tool_mode(model)]}{_remedy_for_tools(said)}"
+        said = _without_keys(upstream.config, str(called.error["message"]))
+        return (
+            f"{model} is refused tools ({said}): {_WITHOUT_TOOLS[upstream.tool_mode(model)]}{_remedy_for_tools(said)}"
+        )
     if isinstance(called, Failed):
-        raise _model_trouble(lane.config, model, called)
+        raise _model_trouble(upstream.config, model, called)
     return f"{model} calls tools" if called else f"{model} answered without calling the tool, which is fine"
 
 
@@ -223,9 +225,9 @@ def _remedy_for_tools(said: str) -> str:
     return f"; to have it call tools, start its server with {flags}" if flags else ""
 
 
-async def _ask(lane: Lane, body: dict[str, Any]) -> Failed | bool:
+async def _ask(upstream: UpstreamClient, body: dict[str, Any]) -> Failed | bool:
     called = False
-    async with aclosing(lane.stream(body, {})) as batches:
+    async with aclosing(upstream.stream(body, {})) as batches:
         async for batch in batches:
             for event in batch:
                 if isinstance(event, Failed):
@@ -290,7 +292,7 @@ def _without_keys(config: UpstreamConfig, text: str) -> str:
 # Providers
 
 
-def _roles(house: House, member: Named) -> list[Role]:
+def _roles(house: House, member: NamedProvider) -> list[Role]:
     """What it is there for, else all that it can do. Documents of its own are tried by searching them."""
     able: list[Role] = []
     if member.can_search:
@@ -304,11 +306,11 @@ def _roles(house: House, member: Named) -> list[Role]:
 
 
 async def _try_provider(
-    member: Named, entry: ProviderEntry, role: Role, exchange: Exchange, page: str, limit: float
+    member: NamedProvider, entry: ProviderEntry, role: Role, gateway: ProviderGateway, page: str, limit: float
 ) -> Finding:
     async def attempt() -> str:
         try:
-            return await (_search(member, exchange) if role == "search" else _read(member, exchange, page))
+            return await (_search(member, gateway) if role == "search" else _read(member, gateway, page))
         except ProviderError as error:
             # Our errors say what happened and, behind a semicolon, sometimes what to do.
             raise Trouble(str(error).partition("; ")[0], _remedy(member, entry, role, error)) from None
@@ -318,9 +320,9 @@ async def _try_provider(
     return await _try(member.name, role, attempt(), limit, _remedy(member, entry, role, TimedOut("")))
 
 
-async def _search(member: Named, exchange: Exchange) -> str:
+async def _search(member: NamedProvider, gateway: ProviderGateway) -> str:
     try:
-        found = await SearchChain([member], exchange=exchange).search(PROBE_QUERY)
+        found = await SearchChain([member], gateway=gateway).search(PROBE_QUERY)
     except AllFailed as failed:
         error = failed.failures[0].error or failed
         # Somebody's documents, or what a plugin knows, need not be about our query; the web is.
@@ -330,15 +332,15 @@ async def _search(member: Named, exchange: Exchange) -> str:
     return _counted(len(found.results.results), "result")
 
 
-async def _read(member: Named, exchange: Exchange, page: str) -> str:
+async def _read(member: NamedProvider, gateway: ProviderGateway, page: str) -> str:
     try:
-        read = await ReadChain([member], exchange=exchange).read(page)
+        read = await ReadChain([member], gateway=gateway).read(page)
     except AllFailed as failed:
         raise failed.failures[0].error or failed from None
     return f"{_counted(len(read.page.text), 'character')} of {page}"
 
 
-def _remedy(member: Named, entry: ProviderEntry, role: Role, error: ProviderError) -> str:
+def _remedy(member: NamedProvider, entry: ProviderEntry, role: Role, error: ProviderError) -> str:
     name, text = repr(entry.name), str(error)
     if entry.type == "duckduckgo" and isinstance(error, NoResults):
         return f"DuckDuckGo throttles who asks often: wait some minutes, or put another provider after {name}"

@@ -16,7 +16,7 @@ from typing import Any
 
 from providers.registry import ProviderConfigError
 
-from ..config.config import Config, ConfigError, load
+from ..config.settings import Config, ConfigError, load
 
 Command = Callable[[Config, argparse.Namespace], Coroutine[Any, Any, int]]
 
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _serve(given: argparse.Namespace) -> int:
     config = _config_to_serve(given)
-    from ..serving.server import bind, serve  # the web server is only loaded where one is wanted
+    from ..serving.process import bind, serve  # the web server is only loaded where one is wanted
 
     try:
         listener = bind(config)

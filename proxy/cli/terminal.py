@@ -13,8 +13,8 @@ from contextlib import aclosing, asynccontextmanager
 from tools.ledger import Ledger, Source
 from tools.render import open_json, search_json
 
-from ..answering.inject import Decision
-from ..config.config import Config
+from ..answering.offer import Decision
+from ..config.settings import Config
 from ..dialects import chat
 from ..house import House
 from ..values.errors import RequestError, refuse
@@ -37,14 +37,14 @@ async def ask(config: Config, given: argparse.Namespace) -> int:
     async with opened(config.model_copy(update={"citations": plain})) as house:
         try:
             model = given.model or await _first_model(house)
-            road = house.road(model, {}, "")
+            plan = house.plan(model, {}, "")
         except RequestError as error:
             print(error, file=sys.stderr)
             return 1
         question = {"role": "user", "content": given.question}
         request = ChatRequest({"model": model, "stream": True, "messages": [question]}, b"", model, stream=True)
         offered = house.offer(request, Decision(bool(house.toolbox.specs), "ask"))
-        async with aclosing(house.engine.answer(request, offered, road)) as batches:
+        async with aclosing(house.engine.answer(request, offered, plan)) as batches:
             return await _show(batches)
 
 
@@ -71,10 +71,10 @@ async def search(config: Config, given: argparse.Namespace) -> int:
     async with opened(config) as house:
         if house.search is None:
             return _none_configured("search")
-        desk = house.toolbox.desk(ledger=Ledger(), alone=True)
+        session = house.toolbox.session(ledger=Ledger(), alone=True)
         arguments = {"query": given.query, "provider": given.provider or "", "limit": given.limit}
-        answer = await desk.search_once(arguments)
-        print(json.dumps(search_json(answer), ensure_ascii=False, indent=2) if given.json else desk.text(answer))
+        answer = await session.search_once(arguments)
+        print(json.dumps(search_json(answer), ensure_ascii=False, indent=2) if given.json else session.text(answer))
         return 0 if answer.ok else 1
 
 
@@ -82,19 +82,19 @@ async def open(config: Config, given: argparse.Namespace) -> int:  # noqa: A001 
     async with opened(config) as house:
         if house.read is None:
             return _none_configured("read")
-        desk = house.toolbox.desk(ledger=Ledger(), alone=True)
-        parts = await desk.open_once({"urls": given.url})
+        session = house.toolbox.session(ledger=Ledger(), alone=True)
+        parts = await session.open_once({"urls": given.url})
         if given.json:
             pages = [open_json(part) for part in parts]
             print(json.dumps(pages if len(given.url) > 1 else pages[0], ensure_ascii=False, indent=2))
         else:
-            print(desk.text(parts))
+            print(session.text(parts))
         return 1 if any(part.error for part in parts) else 0
 
 
 async def _first_model(house: House) -> str:
-    for lane in house.lanes:
-        if served := await lane.models():
+    for upstream in house.upstreams:
+        if served := await upstream.models():
             return served[0]
     raise refuse(404, "No upstream lists a model; name one with --model.")
 

@@ -1,5 +1,5 @@
 """What an operator may say about where models live: the `upstreams:` section, strict and frozen. Handed values from the
-config; hands each lane its `UpstreamConfig` and, for one model, what holds for it.
+config; hands each upstream its `UpstreamConfig` and, for one model, what holds for it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pydantic import (
 
 from providers.settings import Count, Seconds, off
 
+from ..upstreams.litellm_transport import available
 from ..upstreams.profiles import PROFILES
-from ..upstreams.quirks import REPAIRS
-from ..upstreams.via_litellm import available
+from ..upstreams.repairs import REPAIRS
 
 ToolCalls = Literal["auto", "native", "prompted", "none"]
 Mode = Annotated[Literal["auto", "on_request", "off"], BeforeValidator(off)]

@@ -15,7 +15,7 @@ import orjson
 
 from tools.ledger import Source
 
-from ..answering.inject import client_tools
+from ..answering.offer import client_tools
 from ..values.errors import refuse
 from ..values.events import (
     Begun,
@@ -153,7 +153,7 @@ class Encoder:
     """Events → bytes for the wire. `feed(events)` per batch; what it returns is written in one go."""
 
     def __init__(self, request: ChatRequest, *, progress: bool = False) -> None:
-        self._answer = _Answer(request)
+        self._answer = _Body(request)
         self._usage_asked = request.include_usage
         self._progress = progress
         self._text_head = self._text_tail = b""
@@ -211,7 +211,7 @@ class Encoder:
 
 def fold(events: Iterable[Event], request: ChatRequest) -> bytes:
     """The same events as one body."""
-    answer = _Answer(request)
+    answer = _Body(request)
     text: list[str] = []
     message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
     calls: list[dict[str, Any]] = []
@@ -240,7 +240,7 @@ def fold(events: Iterable[Event], request: ChatRequest) -> bytes:
     return orjson.dumps(body)
 
 
-class Answer:
+class AnswerWriter:
     """An answer on its way out, streamed or whole. Nothing is kept of it here: chat clients bring their history."""
 
     def __init__(self, request: ChatRequest, *, progress: bool = False) -> None:
@@ -261,7 +261,7 @@ def error_body(failed: Failed) -> bytes:
     return orjson.dumps({"error": failed.error})
 
 
-class _Answer:
+class _Body:
     """What the streamed and the whole answer have in common: its head, and what gathers until its end."""
 
     def __init__(self, request: ChatRequest) -> None:

@@ -9,13 +9,13 @@ from fastapi import FastAPI
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from ..config.config import Config
+from ..config.settings import Config
 from ..dialects.responses.state import ResponseState
 from ..house import House
 from ..values.errors import failure
 from .delivery import Delivery, send_failure
 from .edge import Edge
-from .forwarding import Forward, Passage
+from .forwarding import Forward, Forwarder
 from .responses_routes import Responses, StoredResponses
 from .routes import ChatCompletions, Health, Models
 from .tool_routes import Open, Search
@@ -34,14 +34,14 @@ def build(config: Config) -> Edge:
     app = FastAPI(title="Groundwire", openapi_url=None, docs_url=None, redoc_url=None, lifespan=lifespan)
     # Past FastAPI's own error pages and exit stacks: the edge answers for what goes wrong, and costs a tenth of them.
     edge = Edge(app.router, config.server)
-    passage = Passage(edge, config.server.request_timeout)
+    forwarder = Forwarder(edge, config.server.request_timeout)
     delivery = Delivery(config.server.request_timeout, lambda: edge.stopping)
     models, health = Models(house), Health(edge)
     state = ResponseState(house.store)
     kept = StoredResponses(house, state)
     # Plain Starlette routes on ASGI applications: FastAPI's own machinery would cost twice as much per request.
     app.router.routes += [
-        Route("/v1/chat/completions", ChatCompletions(house, delivery, passage), methods=["POST"]),
+        Route("/v1/chat/completions", ChatCompletions(house, delivery, forwarder), methods=["POST"]),
         Route("/v1/responses", Responses(house, delivery, state), methods=["POST"]),
         Route("/v1/responses/{id}", kept, methods=["GET", "DELETE"]),
         Route("/v1/responses/{id}/input_items", kept, methods=["GET"]),
@@ -51,7 +51,7 @@ def build(config: Config) -> Edge:
         Route("/v1/models/{id:path}", models, methods=["GET"]),
         Route("/healthz", health, methods=["GET"]),
         Route("/readyz", health, methods=["GET"]),
-        Route("/v1/{path:path}", Forward(house, passage)),
+        Route("/v1/{path:path}", Forward(house, forwarder)),
     ]
     app.router.default = _nothing_here
     return edge

@@ -40,7 +40,7 @@ async def send_failure(send: Send, failed: Failed, headers: Mapping[str, str] | 
     await send_json(send, failed.status, chat.error_body(failed), {**(headers or {}), **failed.headers})
 
 
-class Answer(Protocol):
+class AnswerWriter(Protocol):
     """What a dialect makes of events: frames batch by batch, or one body of all; and what it does before the end."""
 
     def feed(self, events: Iterable[Event]) -> bytes: ...
@@ -63,7 +63,7 @@ class Delivery:
         scope: Scope,
         send: Send,
         events: AsyncGenerator[list[Event], None],
-        answer: Answer,
+        answer: AnswerWriter,
         decided: str,
         *,
         stream: bool,
@@ -79,7 +79,7 @@ class Delivery:
             scope["notes"].append(f"failed {failed.error['code']}")
 
     async def _stream(
-        self, send: Send, events: AsyncIterator[list[Event]], answer: Answer, headers: dict[str, str]
+        self, send: Send, events: AsyncIterator[list[Event]], answer: AnswerWriter, headers: dict[str, str]
     ) -> Failed | None:
         """Sends events as they come, and says what went wrong if anything did."""
         stream = EventStream(send, headers)
@@ -126,7 +126,7 @@ class Delivery:
         return failed
 
     async def _whole(
-        self, send: Send, events: AsyncIterator[list[Event]], answer: Answer, headers: dict[str, str]
+        self, send: Send, events: AsyncIterator[list[Event]], answer: AnswerWriter, headers: dict[str, str]
     ) -> Failed | None:
         gathered: list[Event] = []
         try:

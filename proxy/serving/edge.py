@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..config.config import ServerConfig
+from ..config.settings import ServerConfig
 from ..values.errors import RequestError, crashed, failure, refuse, shutting_down
 from .delivery import send_failure
 

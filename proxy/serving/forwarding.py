@@ -17,9 +17,9 @@ from starlette.types import Receive, Scope, Send
 
 from ..dialects import chat
 from ..house import House, own_key
-from ..upstreams.base import Broken, Forwarding
-from ..upstreams.lane import Lane
-from ..upstreams.road import is_servers_trouble
+from ..upstreams.client import UpstreamClient
+from ..upstreams.fallback import is_servers_trouble
+from ..upstreams.transport import Broken, Forwarding
 from ..values.errors import refuse, shutting_down, too_long, truncated
 from ..values.events import Failed
 from ..values.sse import encode
@@ -33,7 +33,7 @@ _ENDS = (b"[DONE]", b'"finish_reason":"', b'"finish_reason": "', b'data: {"error
 _FORM_MODEL = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,200})\r\n')
 
 
-class Passage:
+class Forwarder:
     """The way through: an upstream's answer, within the time that an answer may take."""
 
     def __init__(self, edge: Edge, limit: float) -> None:
@@ -43,7 +43,7 @@ class Passage:
     async def forward(
         self,
         send: Send,
-        upstream: Forwarding,
+        transport: Forwarding,
         method: str,
         path: str,
         up: Mapping[str, str],
@@ -57,7 +57,10 @@ class Passage:
         not the last that could serve, its own trouble is not passed on; then the answer is no."""
         started = streamed = False
         try:
-            async with asyncio.timeout(self._limit), upstream.forward(method, path, up, body, streamed=stream) as reply:
+            async with (
+                asyncio.timeout(self._limit),
+                transport.forward(method, path, up, body, streamed=stream) as reply,
+            ):
                 if not last and is_servers_trouble(reply.status):
                     return False
                 headers = {**reply.headers, **down}
@@ -95,9 +98,9 @@ class Passage:
 class Forward:
     """The other paths of an OpenAI server, for the upstream that serves the request's model."""
 
-    def __init__(self, house: House, passage: Passage) -> None:
+    def __init__(self, house: House, forwarder: Forwarder) -> None:
         self._house = house
-        self._passage = passage
+        self._forwarder = forwarder
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["raw_path"].decode("latin-1").partition("?")[0].removeprefix("/v1/")
@@ -105,31 +108,31 @@ class Forward:
             raise refuse(404, "There is nothing at this path.", code="not_found")
         method = scope["method"]
         standard = method == "POST" and _FORWARDED_PATHS.fullmatch(path)
-        listed = [lane for lane in self._house.lanes if _lists(lane, path)]
+        listed = [upstream for upstream in self._house.upstreams if _lists(upstream, path)]
         if not listed and not standard:
             text = f"There is no {method} /v1/{path} here. List it in `upstreams[].forward` to pass it on."
             raise refuse(404, text, code="not_found")
         body = await read_body(receive, scope, self._house.config.server)
         asked = _model_of(body)
-        lane, model = self._lane(asked, listed, standard=bool(standard))
-        if not isinstance(lane.upstream, Forwarding):
-            raise refuse(404, f"Upstream '{lane.upstream.name}' serves chat completions only.", code="not_found")
+        upstream, model = self._upstream(asked, listed, standard=bool(standard))
+        if not isinstance(upstream.transport, Forwarding):
+            raise refuse(404, f"Upstream '{upstream.transport.name}' serves chat completions only.", code="not_found")
         headers = headers_of(scope)
-        up = {**upward(headers), **own_key(lane, scope["client_key"])}
+        up = {**upward(headers), **own_key(upstream, scope["client_key"])}
         if model != asked:
             body = _renamed(body, model)
         if "content-type" in headers:
             up["content-type"] = headers["content-type"]
         query = scope["query_string"].decode("latin-1")
         target = f"/{path}?{query}" if query else f"/{path}"
-        passage = self._passage.forward(send, lane.upstream, method, target, up, body, {})
-        await while_connected(receive, passage)
+        forwarder = self._forwarder.forward(send, upstream.transport, method, target, up, body, {})
+        await while_connected(receive, forwarder)
 
-    def _lane(self, model: str, listed: list[Lane], *, standard: bool) -> tuple[Lane, str]:
+    def _upstream(self, model: str, listed: list[UpstreamClient], *, standard: bool) -> tuple[UpstreamClient, str]:
         """A path that is not standard passes only to an upstream that lists it, whatever model the body names."""
         if standard and (model or not listed):
-            return self._house.lane_for(model)
-        return next((lane for lane in listed if model and lane.serves(model)), listed[0]), model
+            return self._house.upstream_for(model)
+        return next((upstream for upstream in listed if model and upstream.serves(model)), listed[0]), model
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
@@ -147,8 +150,8 @@ async def _end(send: Send, failed: Failed | None) -> None:
     await send({"type": "http.response.body", "body": last})
 
 
-def _lists(lane: Lane, path: str) -> bool:
-    return any(fnmatchcase("/v1/" + path, pattern) for pattern in lane.config.forward)
+def _lists(upstream: UpstreamClient, path: str) -> bool:
+    return any(fnmatchcase("/v1/" + path, pattern) for pattern in upstream.config.forward)
 
 
 def _model_of(body: bytes) -> str:

@@ -11,21 +11,21 @@ from typing import Any
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from ..answering.inject import OUR_NAMES, client_tools, without_idle_choice
+from ..answering.offer import OUR_NAMES, client_tools, without_idle_choice
 from ..answering.turns import without_calls
 from ..dialects.responses import encoder as responses
 from ..dialects.responses.history import bare_references, messages, references
-from ..dialects.responses.input import ResponsesRequest, decode
 from ..dialects.responses.output import new_id
+from ..dialects.responses.request import ResponsesRequest, decode
 from ..dialects.responses.state import ResponseState, Stored, known_items
 from ..house import House
 from ..values.errors import refuse
 from ..values.events import Event, Finished, ToolFinished
 from ..values.request import ChatRequest
-from . import reception
+from . import preparation
 from .delivery import Delivery, send_json, while_connected
 from .edge import read_body
-from .reception import Received
+from .preparation import PreparedRequest
 
 
 class Responses:
@@ -42,15 +42,15 @@ class Responses:
 
     async def _serve(self, scope: Scope, send: Send, asked: ResponsesRequest) -> None:
         request, told = await self._as_chat(scope, asked)
-        received = await reception.receive(self._house, scope, request)
-        answer = _Answer(self._state, asked, received, told)  # what is kept is whole, with search or without
-        decision, request = received.decision, received.request
-        events = self._house.answer(request if decision.offered else _without_search(request), decision, received.road)
+        prepared = await preparation.prepare(self._house, scope, request)
+        answer = _ResponseWriter(self._state, asked, prepared, told)  # what is kept is whole, with search or without
+        decision, request = prepared.decision, prepared.request
+        events = self._house.answer(request if decision.offered else _without_search(request), decision, prepared.plan)
         await self._delivery.deliver(scope, send, events, answer, decision.header, stream=asked.stream)
 
     async def _as_chat(self, scope: Scope, asked: ResponsesRequest) -> tuple[ChatRequest, int]:
         """The request as the engine takes it, and how many of its messages are instructions."""
-        owner = await reception.owner(self._house, scope)
+        owner = await preparation.owner(self._house, scope)
         previous, sources = list[dict[str, Any]](), dict[int, tuple[str, str]]()
         if asked.previous_response_id:
             stored = await self._state.find(owner, asked.previous_response_id, "previous_response_id")
@@ -64,16 +64,16 @@ class Responses:
         return request, len(told)
 
 
-class _Answer:
+class _ResponseWriter:
     """One answer on its way out: the encoder, and what must be kept of it before the client hears of its end."""
 
-    def __init__(self, state: ResponseState, asked: ResponsesRequest, received: Received, told: int) -> None:
+    def __init__(self, state: ResponseState, asked: ResponsesRequest, prepared: PreparedRequest, told: int) -> None:
         self._encoder = responses.Encoder(asked, new_id("resp"))
         self._state = state
         self._asked = asked
-        self._request = received.request
+        self._request = prepared.request
         self._told = told
-        self._sources = dict(received.request.sources)
+        self._sources = dict(prepared.request.sources)
 
     def feed(self, events: Iterable[Event]) -> bytes:
         batch = list(events)
@@ -118,7 +118,7 @@ class StoredResponses:
         self._state = state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        owner = await reception.owner(self._house, scope)
+        owner = await preparation.owner(self._house, scope)
         response_id = scope["path_params"]["id"]
         if scope["method"] == "DELETE":
             await self._state.delete(owner, response_id)

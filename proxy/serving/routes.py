@@ -12,69 +12,81 @@ from typing import Any
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from ..answering.inject import Decision, has_custom_tools, without_idle_choice
+from ..answering.offer import Decision, has_custom_tools, without_idle_choice
 from ..dialects import chat
 from ..house import House
-from ..upstreams.base import Forwarding
-from ..upstreams.road import Road
+from ..upstreams.fallback import FallbackPlan
+from ..upstreams.transport import Forwarding
 from ..values.errors import refuse
 from ..values.request import ChatRequest
-from . import reception
+from . import preparation
 from .delivery import SEARCH_HEADER, Delivery, send_json, while_connected
 from .edge import Edge, read_body
-from .forwarding import Passage
-from .reception import Received
+from .forwarding import Forwarder
+from .preparation import PreparedRequest
 
 
 class ChatCompletions:
     """`POST /v1/chat/completions`"""
 
-    def __init__(self, house: House, delivery: Delivery, passage: Passage) -> None:
+    def __init__(self, house: House, delivery: Delivery, forwarder: Forwarder) -> None:
         self._house = house
         self._delivery = delivery
-        self._passage = passage
+        self._forwarder = forwarder
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         raw = await read_body(receive, scope, self._house.config.server)
         await while_connected(receive, self._serve(scope, send, chat.decode(raw)))
 
     async def _serve(self, scope: Scope, send: Send, request: ChatRequest) -> None:
-        received = await reception.receive(self._house, scope, request)
-        if received.decision.offered:
-            await self._answer(scope, send, received.request, received.road, received.decision)
+        prepared = await preparation.prepare(self._house, scope, request)
+        if prepared.decision.offered:
+            await self._answer(scope, send, prepared.request, prepared.plan, prepared.decision)
         else:
-            await self._pass_on(scope, send, received)
+            await self._pass_on(scope, send, prepared)
 
-    async def _pass_on(self, scope: Scope, send: Send, received: Received) -> None:
+    async def _pass_on(self, scope: Scope, send: Send, prepared: PreparedRequest) -> None:
         """Without our tools bytes pass both ways, wherever the upstream speaks the client's own format."""
-        request, road, decision = received.request, received.road, received.decision
+        request, plan, decision = prepared.request, prepared.plan, prepared.decision
         down = {SEARCH_HEADER: decision.header}
-        for at, stop in enumerate(road.stops):
-            upstream = stop.lane.upstream
-            if not isinstance(upstream, Forwarding) or not stop.lane.takes_as_it_is(stop.model, request.body):
-                _check_one_answer(request.body, stop.lane.name)
-                await self._answer(scope, send, request, Road(road.stops[at:]), decision)
+        for at, candidate in enumerate(plan.candidates):
+            transport = candidate.upstream.transport
+            if not isinstance(transport, Forwarding) or not candidate.upstream.takes_as_it_is(
+                candidate.model, request.body
+            ):
+                _check_one_answer(request.body, candidate.upstream.name)
+                await self._answer(scope, send, request, FallbackPlan(plan.candidates[at:]), decision)
                 return
-            final = received.mode == "off"  # then nothing is ours to change but the model's name
-            body = _with_model(request.raw, stop.model) if final else self._unsearched(request, stop.model)
-            last = at + 1 == len(road.stops)
-            passage = self._passage.forward(
-                send, upstream, "POST", "/chat/completions", stop.headers, body, down, stream=request.stream, last=last
+            final = prepared.mode == "off"  # then nothing is ours to change but the model's name
+            body = _with_model(request.raw, candidate.model) if final else self._unsearched(request, candidate.model)
+            last = at + 1 == len(plan.candidates)
+            forwarder = self._forwarder.forward(
+                send,
+                transport,
+                "POST",
+                "/chat/completions",
+                candidate.headers,
+                body,
+                down,
+                stream=request.stream,
+                last=last,
             )
-            if await passage:
+            if await forwarder:
                 return
 
     def _unsearched(self, request: ChatRequest, model: str) -> bytes:
         """What goes up when our tools do not: the client's bytes, less what only we understand."""
-        echoes = self._house.echoes(request)
-        if not request.changed and not echoes.changed and model == request.model:
+        cleaned = self._house.cleaned(request)
+        if not request.changed and not cleaned.changed and model == request.model:
             return request.raw
-        body = {**request.body, "model": model, "messages": echoes.messages}
+        body = {**request.body, "model": model, "messages": cleaned.messages}
         return orjson.dumps(without_idle_choice(body) if request.changed else body)
 
-    async def _answer(self, scope: Scope, send: Send, request: ChatRequest, road: Road, decision: Decision) -> None:
-        events = self._house.answer(request, decision, road)
-        answer = chat.Answer(request, progress=self._house.config.tools.progress == "reasoning")
+    async def _answer(
+        self, scope: Scope, send: Send, request: ChatRequest, plan: FallbackPlan, decision: Decision
+    ) -> None:
+        events = self._house.answer(request, decision, plan)
+        answer = chat.AnswerWriter(request, progress=self._house.config.tools.progress == "reasoning")
         await self._delivery.deliver(scope, send, events, answer, decision.header, stream=request.stream)
 
 
@@ -99,19 +111,19 @@ class Models:
 
     async def _all(self) -> list[dict[str, Any]]:
         """Every model that a request could name: each upstream's own list, as far as its patterns reach."""
-        listed = await asyncio.gather(*(lane.listed() for lane in self._house.lanes))
+        listed = await asyncio.gather(*(upstream.listed() for upstream in self._house.upstreams))
         found: dict[str, dict[str, Any]] = {}
         now = int(time.time())
-        for lane, models in zip(self._house.lanes, listed, strict=True):
-            named = [{"id": name} for name in lane.config.models if not set("*?[") & set(name)]
+        for upstream, models in zip(self._house.upstreams, listed, strict=True):
+            named = [{"id": name} for name in upstream.config.models if not set("*?[") & set(name)]
             for model in [*models, *named]:
-                if lane.serves(model["id"]) and self._house.lane_for(model["id"])[0] is lane:
-                    default = {"object": "model", "created": now, "owned_by": lane.name}
+                if upstream.serves(model["id"]) and self._house.upstream_for(model["id"])[0] is upstream:
+                    default = {"object": "model", "created": now, "owned_by": upstream.name}
                     found.setdefault(model["id"], {**default, **model})
         for alias, target in self._house.config.aliases.items():
-            lane, name = self._house.lane_for(alias)
+            upstream, name = self._house.upstream_for(alias)
             about = found.get(target) or found.get(name) or {"object": "model", "created": now}
-            found[alias] = {**about, "id": alias, "owned_by": lane.name}
+            found[alias] = {**about, "id": alias, "owned_by": upstream.name}
         return list(found.values())
 
 

@@ -14,13 +14,13 @@ from tools.base import BadArguments, validate
 from tools.ledger import Ledger
 from tools.open_page import OpenArguments
 from tools.render import open_json, search_json
-from tools.toolbox import Desk
+from tools.toolbox import ToolSession
 from tools.web_search import SearchArguments
 
 from ..house import House
 from ..values.errors import refuse
 from ..values.request import json_object
-from . import reception
+from . import preparation
 from .delivery import send_json, while_connected
 from .edge import read_body
 
@@ -51,8 +51,10 @@ class Search:
                 raise refuse(400, text, param=f"filters.{name}", code="unknown_parameter")
         given = {**given, **(filters or {})}
         _check(SearchArguments, given)
-        desk = await _desk(self._house, scope, country=str(given.pop("country", "") or ""), limit=given.get("limit"))
-        answer = await desk.search_once(given)
+        session = await _session(
+            self._house, scope, country=str(given.pop("country", "") or ""), limit=given.get("limit")
+        )
+        answer = await session.search_once(given)
         await send_json(send, 200, orjson.dumps({**search_json(answer), "age": answer.age}))
 
 
@@ -70,20 +72,20 @@ class Open:
         if self._house.read is None:
             raise refuse(404, "No provider that can read pages is configured.", code="no_provider")
         _check(OpenArguments, given)
-        desk = await _desk(self._house, scope)
-        pages = [open_json(part) for part in await desk.open_once(given)]
+        session = await _session(self._house, scope)
+        pages = [open_json(part) for part in await session.open_once(given)]
         await send_json(send, 200, orjson.dumps({"pages": pages} if "urls" in given or len(pages) > 1 else pages[0]))
 
 
-async def _desk(house: House, scope: Scope, country: str = "", limit: object = None) -> Desk:
+async def _session(house: House, scope: Scope, country: str = "", limit: object = None) -> ToolSession:
     secret = scope.get("credential", "")
-    return house.toolbox.desk(
+    return house.toolbox.session(
         ledger=Ledger(),
         alone=True,
         country=country.upper() if len(country) == 2 else "",
         limit=limit if isinstance(limit, int) and limit > 0 else None,
         secrets=(secret,) if secret else (),
-        caller=await reception.owner(house, scope),
+        caller=await preparation.owner(house, scope),
     )
 
 

@@ -31,7 +31,7 @@ from redis.exceptions import (
 )
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from .store import LONGEST, SECRET_SIZE, Address, MemoryStore, Seldom, name_of, packed, unpacked
+from .store import LONGEST, SECRET_SIZE, Address, LogThrottle, MemoryStore, name_of, packed, unpacked
 
 log = logging.getLogger("groundwire")
 
@@ -76,8 +76,8 @@ class RedisStore:
         self._closed = False
         self._probing = False
         self._next_try = 0.0
-        self._oversize = Seldom()
-        self._refusals = Seldom()
+        self._oversize = LogThrottle()
+        self._refusals = LogThrottle()
         self._secret = secrets.token_bytes(SECRET_SIZE)
         self._secret_until = 0.0
         self._agreeing = asyncio.Lock()
@@ -238,7 +238,7 @@ class RedisStore:
         self._secret_until = time.monotonic() + SECRET_CHECK
 
 
-class SharedAnswers:
+class SharedProviderCache:
     """What providers answered, shared by all processes that ask the same providers in the same way."""
 
     def __init__(self, store: RedisStore, providers: str) -> None:

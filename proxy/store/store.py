@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, cast
 from urllib.parse import unquote, urlsplit
 
-from providers.cache import Shelf
+from providers.cache import ExpiringCache
 
 log = logging.getLogger("groundwire")
 
@@ -66,9 +66,9 @@ class MemoryStore:
     sure = True
 
     def __init__(self, max_entries: int = MAX_ENTRIES, max_size: int = MAX_SIZE) -> None:
-        self._shelf = Shelf(max_entries, max_size)
+        self._kept = ExpiringCache(max_entries, max_size)
         self._secret = secrets.token_bytes(SECRET_SIZE)
-        self._oversize = Seldom()
+        self._oversize = LogThrottle()
 
     async def get(self, kind: str, owner: str, key: str) -> bytes | None:
         return await unpacked(self.find(name_of(kind, owner, key)))
@@ -90,20 +90,20 @@ class MemoryStore:
     async def aclose(self) -> None: ...
 
     def find(self, name: str) -> bytes | None:
-        kept = self._shelf.get(name, time.monotonic())
+        kept = self._kept.get(name, time.monotonic())
         return cast(bytes, kept.value) if kept else None
 
     def keep(self, name: str, data: bytes, ttl: float) -> None:
         size = len(data) + len(name) + ENTRY_OVERHEAD
-        self._shelf.put(name, data, size, time.monotonic(), min(ttl, LONGEST))
+        self._kept.put(name, data, size, time.monotonic(), min(ttl, LONGEST))
 
     def drop(self, name: str) -> bool:
         there = self.find(name) is not None
-        self._shelf.drop(name)
+        self._kept.drop(name)
         return there
 
 
-class Seldom:
+class LogThrottle:
     """Lets a complaint through once a minute."""
 
     def __init__(self, pause: float = 60.0) -> None:
@@ -198,7 +198,7 @@ def decode(data: bytes) -> bytes | None:
     return value if whole else None
 
 
-async def packed(value: bytes, kind: str, oversize: Seldom) -> bytes | None:
+async def packed(value: bytes, kind: str, oversize: LogThrottle) -> bytes | None:
     """The value as it is kept; None if it is too large for that."""
     if len(value) > MAX_VALUE:
         if oversize.due():

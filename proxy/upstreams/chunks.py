@@ -13,7 +13,7 @@ import orjson
 
 from ..values.errors import as_error, failure, truncated
 from ..values.events import Begun, Event, Finished, ReasoningDelta, TextDelta, UsageSeen
-from . import quirks
+from . import repairs
 
 _KEPT_FIELDS = ("system_fingerprint", "service_tier")
 # Not for the client as they are: `role` is ours to say once, citations come from our own ledger alone.
@@ -23,13 +23,13 @@ _DROPPED_DELTA_KEYS = frozenset({"role", "content", "tool_calls", "annotations",
 class ChunkReader:
     """`feed(payloads)` per network read, then `flush()` at the end of the body."""
 
-    def __init__(self, off: frozenset[str] = quirks.ALL_ON) -> None:
+    def __init__(self, off: frozenset[str] = repairs.ALL_ON) -> None:
         self.begun = False
         self._off = off  # the repairs that are switched off
         self._reason = ""
         self._usage: Mapping[str, Any] | None = None
         self._over = False
-        self._calls = quirks.Calls(off)
+        self._calls = repairs.Calls(off)
 
     @property
     def complete(self) -> bool:
@@ -113,7 +113,7 @@ class ChunkReader:
             self._read_delta(delta, out)
         reason = choice.get("finish_reason")
         if reason and not self._reason:
-            self._reason = quirks.finish_reason(reason, self._off)
+            self._reason = repairs.finish_reason(reason, self._off)
 
     def _read_delta(self, delta: dict[str, Any], out: list[Event]) -> None:
         content = delta.get("content")
@@ -125,7 +125,7 @@ class ChunkReader:
             if isinstance(content, str):
                 out.append(TextDelta(content))
             elif "content_parts" not in self._off:
-                out += quirks.content_parts(content)
+                out += repairs.content_parts(content)
         calls = delta.get("tool_calls")
         for entry in calls if isinstance(calls, list) else ():
             if isinstance(entry, dict):

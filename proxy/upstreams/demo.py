@@ -49,7 +49,7 @@ class Reading:
     opened: bool = False
 
 
-class DemoUpstream:
+class DemoTransport:
     def __init__(self, name: str = "demo", delay: float = 0.02) -> None:
         self.name = name
         self._delay = delay

@@ -1,5 +1,5 @@
-"""How a lane to a model fails, in the same words for every lane, and without the keys that were sent along. Handed what
-went wrong, by the lane that met it; hands on `Failed`.
+"""How asking a model fails, in the same words for every transport, and without the keys that were sent along. Handed
+what went wrong, by the transport that met it; hands on `Failed`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 
 from tools.clean import one_line
 
-from . import quirks
+from . import repairs
 from .signatures import as_json, described_in, tools_text
 
 _TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call")
@@ -56,19 +56,19 @@ def flattened(messages: Sequence[Any]) -> list[Any]:
 
 
 @dataclass(slots=True)
-class _Call:
+class _WrittenCall:
     id: str
     name: str
     line: str
     results: list[Any] = field(default_factory=list)  # contents for a user message
 
 
-def _turns(messages: Sequence[Any]) -> tuple[dict[int, list[_Call]], set[int]]:
+def _turns(messages: Sequence[Any]) -> tuple[dict[int, list[_WrittenCall]], set[int]]:
     """The calls at each place of the history with what answered them, and the places of those answers: wherever a
     result stands, it is read next to its call."""
-    turns: dict[int, list[_Call]] = {}
+    turns: dict[int, list[_WrittenCall]] = {}
     answers: set[int] = set()
-    made: list[_Call] = []  # the newest last: some models number their calls anew every turn
+    made: list[_WrittenCall] = []  # the newest last: some models number their calls anew every turn
     for place, message in enumerate(messages):
         role = _role(message)
         if role == "assistant" and any(name in message for name in _CALL_FIELDS):
@@ -82,7 +82,7 @@ def _turns(messages: Sequence[Any]) -> tuple[dict[int, list[_Call]], set[int]]:
     return turns, answers
 
 
-def _call_of(result: Mapping[str, Any], made: Sequence[_Call]) -> _Call | None:
+def _call_of(result: Mapping[str, Any], made: Sequence[_WrittenCall]) -> _WrittenCall | None:
     """By id; where one is missing by name or order, the oldest of the open calls first."""
     id_, name = result.get("tool_call_id"), result.get("name")
     if id_:
@@ -93,7 +93,7 @@ def _call_of(result: Mapping[str, Any], made: Sequence[_Call]) -> _Call | None:
     return next(waiting, None)
 
 
-def _calls(message: Mapping[str, Any]) -> list[_Call]:
+def _calls(message: Mapping[str, Any]) -> list[_WrittenCall]:
     given = message.get("tool_calls")
     entries = list(given) if isinstance(given, list) else []
     if message.get("function_call"):
@@ -103,10 +103,11 @@ def _calls(message: Mapping[str, Any]) -> list[_Call]:
         if not isinstance(entry, Mapping):
             continue
         described, id_ = described_in(entry), entry.get("id")
-        name = quirks.call_name(described.get("name"))
+        name = repairs.call_name(described.get("name"))
         arguments = {"input": described["input"]} if "input" in described else described.get("arguments")
         if name or arguments:
-            calls.append(_Call(id_ if isinstance(id_, str) else "", name, _call_line(name or "unknown", arguments)))
+            line = _call_line(name or "unknown", arguments)
+            calls.append(_WrittenCall(id_ if isinstance(id_, str) else "", name, line))
     return calls
 
 
@@ -126,7 +127,7 @@ def _call_line(name: str, given: Any) -> str:
     return "<tool_call>" + _TAG.sub(r"\\u003c", line) + "</tool_call>"
 
 
-def _in_words(message: Mapping[str, Any], calls: Sequence[_Call]) -> dict[str, Any]:
+def _in_words(message: Mapping[str, Any], calls: Sequence[_WrittenCall]) -> dict[str, Any]:
     plain = {name: value for name, value in message.items() if name not in _CALL_FIELDS}
     if calls:
         plain["content"] = _joined(message.get("content"), "\n".join(call.line for call in calls), "\n")

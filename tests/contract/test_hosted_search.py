@@ -12,7 +12,7 @@ import pytest
 
 from providers import registry
 from providers.base import SearchQuery, SearchResults
-from providers.cooldown import CoolingDown, Health
+from providers.cooldown import Cooldown, CoolingDown
 from providers.errors import QuotaExceeded, Unavailable
 from providers.registry import ProviderConfigError, ProviderEntry
 from providers.settings import CooldownSettings
@@ -216,15 +216,15 @@ async def test_jina_search_goes_where_the_reader_is_unless_told_otherwise() -> N
 
 async def test_jina_without_a_key_says_so_before_it_asks_and_still_reads() -> None:
     entry = ProviderEntry(name="fake", type="jina", base_url="https://r.jina.ai/")
-    health = Health("fake", CooldownSettings(failures=1))
+    cooldown = Cooldown("fake", CooldownSettings(failures=1))
     async with provider_of(entry) as named:
         with pytest.raises(Unavailable, match=r"^Jina's search needs a key: set JINA_API_KEY or api_key$") as caught:
             await search(named, SearchQuery("heat"))
-    with pytest.raises(Unavailable), health.watch("search"):
+    with pytest.raises(Unavailable), cooldown.watch("search"):
         raise caught.value
-    health.check("read")
+    cooldown.check("read")
     with pytest.raises(CoolingDown, match="needs a key"):
-        health.check("search")
+        cooldown.check("search")
 
 
 async def test_brave_names_the_end_of_the_plans_window() -> None:

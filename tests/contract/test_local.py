@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from providers.base import SearchQuery, SearchResult
 from providers.chain import ReadChain, SearchChain
 from providers.errors import NoResults, Unavailable
-from providers.registry import Named
+from providers.registry import NamedProvider
 from providers.services.local import Local
 
 DAY = 86_400
@@ -381,7 +381,7 @@ async def test_the_loop_runs_on_while_the_folder_is_read(tmp_path: Path) -> None
     assert beats > 3
 
 
-async def test_in_the_chains(docs: Path, member: Callable[[Local], Named]) -> None:
+async def test_in_the_chains(docs: Path, member: Callable[[Local], NamedProvider]) -> None:
     async with local(docs) as service:
         found = await SearchChain([member(service)]).search(SearchQuery("turbines", blocked_domains=("example.org",)))
         assert len(found.results.results) == 2
@@ -390,5 +390,5 @@ async def test_in_the_chains(docs: Path, member: Callable[[Local], Named]) -> No
 
 
 @pytest.fixture
-def member() -> Callable[[Local], Named]:
-    return lambda service: Named("docs", "local", service, private=True)
+def member() -> Callable[[Local], NamedProvider]:
+    return lambda service: NamedProvider("docs", "local", service, private=True)

@@ -17,7 +17,7 @@ from providers import registry
 from providers.base import Page
 from providers.chain import AllFailed, ReadChain
 from providers.errors import Unavailable
-from providers.registry import Named, ProviderConfigError, ProviderEntry
+from providers.registry import NamedProvider, ProviderConfigError, ProviderEntry
 from tests.fakes.readers import LINKS, READERS, ROWS, TEXT, URL, bare_reply
 from tests.fakes.service import KEY, Asked, Reply, as_json, provider_of
 
@@ -28,7 +28,7 @@ NEEDED_FAULTS = {
 }  # fmt: skip
 
 
-async def read(named: Named, url: str = URL) -> Page:
+async def read(named: NamedProvider, url: str = URL) -> Page:
     return cast(Page, await cast(Any, named.provider).read(url))
 
 

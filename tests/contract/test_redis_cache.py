@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from providers import errors
 from providers.base import Page, SearchQuery, SearchResult, SearchResults
 from providers.chain import AllFailed, ReadChain, SearchChain
-from providers.exchange import Exchange
+from providers.gateway import ProviderGateway
 from providers.settings import CacheSettings
-from providers.shared import SharedShelf, Together, decode, encode
-from proxy.config.config import Config
+from providers.shared import SharedCache, SharedFlight, decode, encode
+from proxy.config.settings import Config
 from proxy.house import House
-from proxy.store.redis_store import RedisStore, SharedAnswers
+from proxy.store.redis_store import RedisStore, SharedProviderCache
 from proxy.store.store import Address
 from tests.fakes.config import config
 from tests.fakes.providers import HIT, Engine, Gate, until
@@ -34,16 +34,16 @@ KEPT = CacheSettings()
 
 
 class Process:
-    """What one process has: its own store on the common Redis, its own exchange, chains over the same engine."""
+    """What one process has: its own store on the common Redis, its own gateway, chains over the same engine."""
 
     def __init__(self, store: RedisStore, engine: Engine, cache: CacheSettings, said: str, private: bool) -> None:
         self.store = store
-        shared = SharedAnswers(store, said)
-        exchange = Exchange(cache=cache, shared=shared)
+        shared = SharedProviderCache(store, said)
+        gateway = ProviderGateway(cache=cache, shared=shared)
         member = engine.named(private=private)
-        self.search = SearchChain([member], exchange=exchange)
-        self.read = ReadChain([member], exchange=exchange)
-        self.shelf: SharedShelf = shared
+        self.search = SearchChain([member], gateway=gateway)
+        self.read = ReadChain([member], gateway=gateway)
+        self.shelf: SharedCache = shared
 
 
 @asynccontextmanager
@@ -226,7 +226,7 @@ async def test_who_leaves_gives_its_claim_up(redis: RedisServer) -> None:
 async def test_nobody_waits_for_ever_for_a_process_that_died(redis: RedisServer) -> None:
     async with processes(redis, Engine()) as (one, two):
         assert await one.shelf.claim("", "k", "of the dead", 60) == "of the dead"
-        together = Together(two.shelf, patience=0.1)
+        together = SharedFlight(two.shelf, patience=0.1)
 
         async def ask() -> SearchResults:
             return SearchResults((HIT,))

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from providers import registry
 from providers.base import SearchQuery
 from providers.chain import SearchChain
-from providers.registry import Named, ProviderConfigError, ProviderEntry
+from providers.registry import NamedProvider, ProviderConfigError, ProviderEntry
 
 ROOT = Path(__file__).parents[2]
 SECRET = "sk-very-secret-0123456789"
@@ -69,7 +69,7 @@ def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
-def build(*entries: ProviderEntry, fetcher: object = None) -> dict[str, Named]:
+def build(*entries: ProviderEntry, fetcher: object = None) -> dict[str, NamedProvider]:
     return registry.build(entries, cast(Any, fetcher))
 
 

@@ -20,7 +20,7 @@ from providers import registry
 from providers.base import SearchQuery, SearchResult, SearchResults
 from providers.chain import AllFailed, SearchChain
 from providers.errors import NoResults, Unavailable
-from providers.registry import Named, ProviderConfigError, ProviderEntry
+from providers.registry import NamedProvider, ProviderConfigError, ProviderEntry
 from tests.fakes.search import FAKES, HTTP_FAKES, FakeDuckDuckGo, FakeFolder, FakeSearxng
 from tests.fakes.search_engine import HITS, QUERIES, FakeEngine
 from tests.fakes.search_hosted import HOSTED, ROWS
@@ -37,7 +37,7 @@ NEEDED_FILTERS = {"plain", "allowed", "several allowed", "blocked", "time range"
 
 
 @asynccontextmanager
-async def started(kind: str, folder: Path) -> AsyncIterator[Named]:
+async def started(kind: str, folder: Path) -> AsyncIterator[NamedProvider]:
     if kind == FakeFolder.type:
         async with provider_of(FakeFolder(folder).entry()) as named:
             yield named

@@ -17,17 +17,17 @@ from typing import Any
 
 import pytest
 
-from proxy.upstreams import via_litellm
-from proxy.upstreams.base import Upstream
-from proxy.upstreams.openai_http import OpenAIUpstream
-from proxy.upstreams.via_litellm import LitellmUpstream
+from proxy.upstreams import litellm_transport as via_litellm
+from proxy.upstreams.litellm_transport import LitellmTransport
+from proxy.upstreams.openai_transport import OpenAITransport
+from proxy.upstreams.transport import Transport
 from proxy.values.events import Begun, Failed, Finished, TextDelta, UsageSeen, merge_fields
 from tests.fakes import anthropic_model, gemini_model
 from tests.fakes.anthropic_model import AnthropicServer
 from tests.fakes.gemini_model import GeminiServer
 from tests.fakes.model import ModelServer, Turn, call, text
 from tests.fakes.ollama_model import OllamaServer
-from tests.fakes.vendor_model import Lane, hear
+from tests.fakes.vendor_model import ModelLane, hear
 
 KEY = "a-key-that-nobody-may-see"
 QUESTION = {"role": "user", "content": "Why is the sky blue?"}
@@ -59,19 +59,19 @@ VENDORS = ["anthropic", "gemini", "ollama"]
 
 
 @pytest.fixture
-async def lane(request: pytest.FixtureRequest, servers: dict[str, ModelServer]) -> AsyncIterator[Lane]:
+async def lane(request: pytest.FixtureRequest, servers: dict[str, ModelServer]) -> AsyncIterator[ModelLane]:
     server, model = LANES[request.param]
-    made: list[Upstream] = []
+    made: list[Transport] = []
 
-    def upstream(**options: Any) -> Upstream:
+    def upstream(**options: Any) -> Transport:
         key, base = options.pop("key", KEY), options.pop("base", servers[server].url)
         if request.param == "fast":
-            made.append(OpenAIUpstream("up", base, key, **options))
+            made.append(OpenAITransport("up", base, key, **options))
         else:
-            made.append(LitellmUpstream("up", key, api_base=base, **options))
+            made.append(LitellmTransport("up", key, api_base=base, **options))
         return made[-1]
 
-    lane = Lane(request.param, model, servers[server], upstream)
+    lane = ModelLane(request.param, model, servers[server], upstream)
     yield lane
     for used in made:
         await used.aclose()
@@ -91,7 +91,7 @@ via_litellm_lanes = on(*VIA_LITELLM)
 
 @every_lane
 @pytest.mark.parametrize("streamed", [True, False])
-async def test_text_comes_in_its_pieces_and_whole(lane: Lane, streamed: bool) -> None:
+async def test_text_comes_in_its_pieces_and_whole(lane: ModelLane, streamed: bool) -> None:
     lane.server.script(text("The sky ", "is ", "blue."))
     asked = body(lane.model, stream=streamed)
     if not streamed:
@@ -106,13 +106,13 @@ async def test_text_comes_in_its_pieces_and_whole(lane: Lane, streamed: bool) ->
 
 
 @every_lane
-async def test_every_character_survives(lane: Lane) -> None:
+async def test_every_character_survives(lane: ModelLane) -> None:
     lane.server.script(text(*ODD))
     assert (await hear(lane.upstream(), body(lane.model))).text == "".join(ODD)
 
 
 @every_lane
-async def test_a_hundred_equal_pieces_are_no_fault(lane: Lane) -> None:
+async def test_a_hundred_equal_pieces_are_no_fault(lane: ModelLane) -> None:
     lane.server.script(text(*["la la "] * 150))
     heard = await hear(lane.upstream(), body(lane.model))
     assert (heard.text, heard.finish) == ("la la " * 150, "stop")
@@ -120,7 +120,7 @@ async def test_a_hundred_equal_pieces_are_no_fault(lane: Lane) -> None:
 
 @every_lane
 @pytest.mark.parametrize("streamed", [True, False])
-async def test_a_call(lane: Lane, streamed: bool) -> None:
+async def test_a_call(lane: ModelLane, streamed: bool) -> None:
     lane.server.script(call("web_search", {"query": "blue sky 👩‍👩‍👧"}))
     heard = await hear(lane.upstream(), body(lane.model, stream=streamed, stream_options=None))
     assert heard.called == [("web_search", {"query": "blue sky 👩‍👩‍👧"})]
@@ -129,7 +129,7 @@ async def test_a_call(lane: Lane, streamed: bool) -> None:
 
 
 @every_lane
-async def test_text_then_two_calls_at_once(lane: Lane) -> None:
+async def test_text_then_two_calls_at_once(lane: ModelLane) -> None:
     calls = [("call_1", "web_search", {"query": "one"}), ("call_2", "web_search", {"query": "two"})]
     lane.server.script(Turn(text=["Let me ", "look."], calls=calls))
     heard = await hear(lane.upstream(), body(lane.model))
@@ -141,7 +141,7 @@ async def test_text_then_two_calls_at_once(lane: Lane) -> None:
 
 @every_lane
 @pytest.mark.parametrize("streamed", [True, False])
-async def test_thinking_goes_back_with_the_results(lane: Lane, streamed: bool) -> None:
+async def test_thinking_goes_back_with_the_results(lane: ModelLane, streamed: bool) -> None:
     calls = [("call_1", "web_search", {"query": "one"}), ("call_2", "web_search", {"query": "two"})]
     lane.server.script(Turn(reasoning=["It may ", "be air."], text=["Hm."], calls=calls), text("Air ", "scatters."))
     upstream = lane.upstream()
@@ -158,7 +158,7 @@ async def test_thinking_goes_back_with_the_results(lane: Lane, streamed: bool) -
     check_second(lane, lane.server.requests[1])
 
 
-def check_second(lane: Lane, sent: dict[str, Any]) -> None:
+def check_second(lane: ModelLane, sent: dict[str, Any]) -> None:
     """The history as this vendor wants it; that calls and results meet is a rule of the fakes."""
     if lane.name == "anthropic":
         turn = sent["messages"][1]["content"]
@@ -182,14 +182,14 @@ def check_second(lane: Lane, sent: dict[str, Any]) -> None:
 
 
 @every_lane
-async def test_an_answer_cut_by_its_limit_says_so(lane: Lane) -> None:
+async def test_an_answer_cut_by_its_limit_says_so(lane: ModelLane) -> None:
     lane.server.script(text("The sky is", finish="length"))
     heard = await hear(lane.upstream(), body(lane.model))
     assert (heard.text, heard.finish) == ("The sky is", "length")
 
 
 @every_lane
-async def test_no_usage_where_none_is_asked_for(lane: Lane) -> None:
+async def test_no_usage_where_none_is_asked_for(lane: ModelLane) -> None:
     lane.server.script(text("Blue.", usage=None))
     asked = body(lane.model)
     del asked["stream_options"]
@@ -203,7 +203,7 @@ async def test_no_usage_where_none_is_asked_for(lane: Lane) -> None:
 @every_lane
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("status", [400, 429, 500])
-async def test_a_refusal_keeps_its_status_and_its_words(lane: Lane, status: int, streamed: bool) -> None:
+async def test_a_refusal_keeps_its_status_and_its_words(lane: ModelLane, status: int, streamed: bool) -> None:
     waits = {"retry-after": "7"} if status == 429 else {}
     lane.server.script(lane.refusal(status, f'No {{luck}} with {KEY}: it\'s "over".', headers=waits))
     heard = await hear(lane.upstream(), body(lane.model, stream=streamed, stream_options=None))
@@ -216,7 +216,7 @@ async def test_a_refusal_keeps_its_status_and_its_words(lane: Lane, status: int,
 
 @on(*[name for name in LANES if name != "ollama"])
 @pytest.mark.parametrize("status", [401, 403])
-async def test_a_key_that_is_refused(lane: Lane, status: int) -> None:
+async def test_a_key_that_is_refused(lane: ModelLane, status: int) -> None:
     lane.server.script(lane.refusal(status, "invalid x-api-key"))
     ours = await hear(lane.upstream(), body(lane.model))
     assert ours.failed is not None
@@ -229,7 +229,7 @@ async def test_a_key_that_is_refused(lane: Lane, status: int) -> None:
 
 
 @every_lane
-async def test_an_error_in_the_middle(lane: Lane) -> None:
+async def test_an_error_in_the_middle(lane: ModelLane) -> None:
     lane.server.script(lane.broken(text("The sky ", "was blue"), "Overloaded."))
     heard = await hear(lane.upstream(), body(lane.model))
     assert heard.text == "The sky was blue"
@@ -242,7 +242,7 @@ async def test_an_error_in_the_middle(lane: Lane) -> None:
 
 @every_lane
 @pytest.mark.parametrize("end", ["eof", "reset"])
-async def test_an_answer_that_breaks_off_is_not_whole(lane: Lane, end: Any) -> None:
+async def test_an_answer_that_breaks_off_is_not_whole(lane: ModelLane, end: Any) -> None:
     if (lane.name, end) == ("gemini", "eof"):
         pytest.skip("LiteLLM reads `stop` into every chunk of Gemini's: a stream that ends in order looks finished")
     lane.server.script(text("The sky ", "was blue", finish=None, usage=None, end=end))
@@ -253,7 +253,7 @@ async def test_an_answer_that_breaks_off_is_not_whole(lane: Lane, end: Any) -> N
 
 
 @every_lane
-async def test_a_stream_that_stalls(lane: Lane) -> None:
+async def test_a_stream_that_stalls(lane: ModelLane) -> None:
     lane.server.script(text("The sky ", "was blue", finish=None, usage=None, end="hang"))
     heard = await hear(lane.upstream(idle_timeout=0.3), body(lane.model))
     assert heard.text == "The sky was blue"
@@ -263,7 +263,7 @@ async def test_a_stream_that_stalls(lane: Lane) -> None:
 
 @every_lane
 @pytest.mark.parametrize("listens", [True, False])
-async def test_a_server_that_says_nothing_or_is_not_there(lane: Lane, listens: bool) -> None:
+async def test_a_server_that_says_nothing_or_is_not_there(lane: ModelLane, listens: bool) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         if listens:
@@ -278,7 +278,7 @@ async def test_a_server_that_says_nothing_or_is_not_there(lane: Lane, listens: b
 
 @every_lane
 @pytest.mark.parametrize("how", ["closed", "cancelled"])
-async def test_whoever_leaves_takes_the_connection_along(lane: Lane, how: str) -> None:
+async def test_whoever_leaves_takes_the_connection_along(lane: ModelLane, how: str) -> None:
     lane.server.script(text(*["word "] * 200, delay=0.02))
     stream = lane.upstream().stream(body(lane.model), {})
     await anext(stream)
@@ -303,7 +303,7 @@ async def hear_on(stream: Any) -> None:
 
 
 @every_lane
-async def test_fields_that_the_vendor_does_not_know(lane: Lane) -> None:
+async def test_fields_that_the_vendor_does_not_know(lane: ModelLane) -> None:
     lane.server.script(text("Blue."))
     own = {"metadata": {"trace": "t1"}, "store": False, "user": "u1", "min_p": 0.1, "chat_template_kwargs": {"a": 1}}
     assert (await hear(lane.upstream(), body(lane.model, **own))).text == "Blue."
@@ -315,7 +315,7 @@ async def test_fields_that_the_vendor_does_not_know(lane: Lane) -> None:
 
 
 @via_litellm_lanes
-async def test_no_client_can_steer_litellm(lane: Lane) -> None:
+async def test_no_client_can_steer_litellm(lane: ModelLane) -> None:
     lane.server.script(text("From the server."))
     evil: dict[str, Any] = {
         "api_base": "http://127.0.0.1:1",
@@ -341,7 +341,7 @@ async def test_no_client_can_steer_litellm(lane: Lane) -> None:
         ("huggingface/http://127.0.0.1:1/", {}, 400, "must not be an address"),
     ],
 )
-async def test_what_cannot_be_asked(lane: Lane, model: str, more: dict[str, Any], status: int, word: str) -> None:
+async def test_what_cannot_be_asked(lane: ModelLane, model: str, more: dict[str, Any], status: int, word: str) -> None:
     lane.server.script(text("Never asked."))
     heard = await hear(lane.upstream(), body(model, **more))
     assert heard.failed is not None
@@ -352,7 +352,7 @@ async def test_what_cannot_be_asked(lane: Lane, model: str, more: dict[str, Any]
 
 
 @on("anthropic", "ollama")
-async def test_litellm_is_silent(lane: Lane, capfd: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_litellm_is_silent(lane: ModelLane, capfd: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     lane.server.script(lane.broken(text("The sky ", "was blue"), "Overloaded."), lane.refusal(400, "No."), text("Yes."))
     upstream = lane.upstream()
@@ -365,13 +365,13 @@ async def test_litellm_is_silent(lane: Lane, capfd: Any, caplog: pytest.LogCaptu
 
 
 async def test_models_are_those_written_out() -> None:
-    upstream = LitellmUpstream("up", models=["anthropic/claude-sonnet-4-5", "gemini/*", "ollama_chat/?"])
+    upstream = LitellmTransport("up", models=["anthropic/claude-sonnet-4-5", "gemini/*", "ollama_chat/?"])
     assert [model["id"] for model in await upstream.models()] == ["anthropic/claude-sonnet-4-5"]
     assert via_litellm.available()
 
 
 @on("anthropic")
-async def test_options_are_defaults_for_what_clients_may_set(lane: Lane) -> None:
+async def test_options_are_defaults_for_what_clients_may_set(lane: ModelLane) -> None:
     lane.server.script(text("Blue."))
     upstream = lane.upstream(options={"max_tokens": 77, "top_p": 0.5})
     await hear(upstream, body(lane.model))

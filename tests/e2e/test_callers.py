@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.config.config import Config
+from proxy.config.settings import Config
 from proxy.serving.app import build
 from tests.e2e.conftest import SITE
 from tests.fakes.model import ModelServer, call, text

@@ -21,7 +21,7 @@ import yaml
 from providers.base import Page, SearchQuery, SearchResult
 from providers.limits import Limits
 from providers.registry import PLUGINS, SERVICES, load
-from proxy.config.config import PROVIDER_VARIABLES
+from proxy.config.settings import PROVIDER_VARIABLES
 from tests.fakes.groundwire import config_file, groundwire
 
 PAGE = (Path(__file__).parents[2] / "docs" / "providers.md").read_text(encoding="utf-8")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from proxy.config.config import Config, ConfigError, load
-from proxy.config.config_file import EXAMPLE
+from proxy.config.file import EXAMPLE
+from proxy.config.settings import Config, ConfigError, load
 
 
 def config(file: Path, text: str, environ: Mapping[str, str] | None = None, **overrides: Any) -> Config:

@@ -9,7 +9,7 @@ from typing import Any
 
 from providers.base import Page, SearchQuery, SearchResult
 from providers.limits import Limits
-from providers.registry import Named
+from providers.registry import NamedProvider
 
 HIT = SearchResult("A", "https://example.org/a", "text")
 
@@ -49,8 +49,8 @@ class Engine:
             raise outcome
         return usual if outcome is None else outcome
 
-    def named(self, name: str = "a", *, private: bool = False, **limits: Any) -> Named:
-        return Named(name, "test", self, private, Limits(**limits))
+    def named(self, name: str = "a", *, private: bool = False, **limits: Any) -> NamedProvider:
+        return NamedProvider(name, "test", self, private, Limits(**limits))
 
 
 class Gate:

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 from providers import registry
 from providers.base import SearchQuery, SearchResults, as_results
 from providers.errors import AuthFailed, BadRequest, ProviderError, QuotaExceeded, RateLimited, TimedOut, Unavailable
-from providers.registry import Named, ProviderEntry
+from providers.registry import NamedProvider, ProviderEntry
 
 KEY = "sk-canary-0123456789"
 
@@ -91,7 +91,7 @@ def usual_faults(own: Mapping[str, Fault]) -> dict[str, Fault]:
 
 
 @asynccontextmanager
-async def provider_of(entry: ProviderEntry) -> AsyncIterator[Named]:
+async def provider_of(entry: ProviderEntry) -> AsyncIterator[NamedProvider]:
     named = registry.build([entry], cast(Any, None))["fake"]
     try:
         yield named
@@ -99,7 +99,7 @@ async def provider_of(entry: ProviderEntry) -> AsyncIterator[Named]:
         await registry.close([named])
 
 
-async def search(named: Named, query: SearchQuery) -> SearchResults:
+async def search(named: NamedProvider, query: SearchQuery) -> SearchResults:
     return as_results(await cast(Any, named.provider).search(query))
 
 

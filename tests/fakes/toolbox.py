@@ -9,10 +9,10 @@ from typing import Any
 from providers.base import Page, SearchQuery, SearchResult, SearchResults
 from providers.chain import ReadChain, SearchChain
 from providers.errors import NotAllowed, PageBlocked, TimedOut
-from providers.registry import Named
+from providers.registry import NamedProvider
 from tools.base import ToolCall, ToolResult
 from tools.ledger import Ledger
-from tools.toolbox import Desk, Toolbox, ToolPolicy
+from tools.toolbox import Toolbox, ToolPolicy, ToolSession
 
 
 class Engine:
@@ -65,14 +65,14 @@ class Shelf:
 class Bench:
     def __init__(self, policy: ToolPolicy | None = None, *members: Any) -> None:
         self.engine, self.shelf = Engine(), Shelf()
-        search = [Named(f"engine{at}", "test", member) for at, member in enumerate([*members, self.engine])]
+        search = [NamedProvider(f"engine{at}", "test", member) for at, member in enumerate([*members, self.engine])]
         self.toolbox = Toolbox(
-            SearchChain(search), ReadChain([Named("shelf", "test", self.shelf)]), policy or ToolPolicy()
+            SearchChain(search), ReadChain([NamedProvider("shelf", "test", self.shelf)]), policy or ToolPolicy()
         )
         self.ledger = Ledger()
 
-    def desk(self, **options: Any) -> Desk:
-        return self.toolbox.desk(ledger=self.ledger, **options)
+    def session(self, **options: Any) -> ToolSession:
+        return self.toolbox.session(ledger=self.ledger, **options)
 
 
 def search(arguments: Any, call_id: str = "c1") -> ToolCall:
@@ -83,6 +83,6 @@ def open_page(arguments: Any, call_id: str = "c1") -> ToolCall:
     return ToolCall(call_id, "open_page", arguments if isinstance(arguments, str) else json.dumps(arguments))
 
 
-async def one(desk: Desk, call: ToolCall) -> ToolResult:
-    [result] = await desk.run([call])
+async def one(session: ToolSession, call: ToolCall) -> ToolResult:
+    [result] = await session.run([call])
     return result

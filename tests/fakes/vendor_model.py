@@ -1,6 +1,6 @@
 """What the fakes of vendors' own APIs share: sockets and turns as in `model.py`, another wire on top. A vendor says how
 a turn looks on its wire and what a request to it must look like; a request that breaks a rule is refused as the vendor
-refuses it, and noted in `complaints`. `Lane` and `hear` are the other end.
+refuses it, and noted in `complaints`. `ModelLane` and `hear` are the other end.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from proxy.upstreams.base import Upstream
+from proxy.upstreams.transport import Transport
 from proxy.values.events import (
     Event,
     Failed,
@@ -148,13 +148,13 @@ def reason_of(turn: Turn, names: dict[str, str]) -> str:
 
 
 @dataclass(frozen=True)
-class Lane:
+class ModelLane:
     """An upstream and the server at its far end, whichever wire they speak."""
 
     name: str
     model: str
     server: ModelServer
-    upstream: Callable[..., Upstream]
+    upstream: Callable[..., Transport]
 
     @property
     def vendor(self) -> VendorServer | None:
@@ -222,7 +222,7 @@ class Heard:
         return {"role": "assistant", "content": self.text or None, "tool_calls": calls, **self.fields}
 
 
-async def hear(upstream: Upstream, asked: dict[str, Any], headers: dict[str, str] | None = None) -> Heard:
+async def hear(upstream: Transport, asked: dict[str, Any], headers: dict[str, str] | None = None) -> Heard:
     heard = Heard()
     async with aclosing(upstream.stream(asked, headers or {})) as batches:
         async for events in batches:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from proxy.dialects.responses.encoder import Encoder
-from proxy.dialects.responses.input import decode
+from proxy.dialects.responses.request import decode
 from proxy.values.events import (
     Begun,
     Citation,

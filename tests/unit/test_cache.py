@@ -11,9 +11,9 @@ from pydantic import ByteSize
 
 from providers import errors
 from providers.base import Page, SearchQuery, SearchResult, SearchResults
-from providers.cache import Flights, Shelf, weight
+from providers.cache import ExpiringCache, SingleFlight, weight
 from providers.chain import AllFailed, Found, ReadChain, SearchChain
-from providers.exchange import Exchange
+from providers.gateway import ProviderGateway
 from providers.settings import CacheSettings, CooldownSettings
 from tests.fakes.providers import HIT, Engine, Gate, until
 
@@ -24,19 +24,19 @@ KEPT = CacheSettings()
 
 def searching(*engines: Engine, cache: CacheSettings = KEPT, **features: Any) -> SearchChain:
     members = [engine.named(name, **features) for name, engine in zip("abc", engines, strict=False)]
-    return SearchChain(members, exchange=Exchange(cache=cache))
+    return SearchChain(members, gateway=ProviderGateway(cache=cache))
 
 
 def reading(*engines: Engine, cache: CacheSettings = KEPT, **features: Any) -> ReadChain:
     members = [engine.named(name, **features) for name, engine in zip("abc", engines, strict=False)]
-    return ReadChain(members, exchange=Exchange(cache=cache))
+    return ReadChain(members, gateway=ProviderGateway(cache=cache))
 
 
 # The shelf
 
 
 def test_a_shelf_keeps_things_until_they_are_too_old() -> None:
-    shelf = Shelf(9, 999)
+    shelf = ExpiringCache(9, 999)
     shelf.put("k", "v", 1, now=100, ttl=10)
     kept = shelf.get("k", 109)
     assert kept is not None
@@ -46,7 +46,7 @@ def test_a_shelf_keeps_things_until_they_are_too_old() -> None:
 
 
 def test_what_was_not_asked_for_the_longest_goes_first() -> None:
-    shelf = Shelf(3, 999)
+    shelf = ExpiringCache(3, 999)
     for key in "abc":
         shelf.put(key, key, 1, now=0, ttl=10)
     shelf.get("a", 1)
@@ -55,7 +55,7 @@ def test_what_was_not_asked_for_the_longest_goes_first() -> None:
 
 
 def test_a_shelf_holds_no_more_bytes_than_it_may() -> None:
-    shelf = Shelf(99, 100)
+    shelf = ExpiringCache(99, 100)
     for key in range(50):
         shelf.put(key, key, 30, now=0, ttl=10)
         assert shelf.size <= 100
@@ -156,8 +156,8 @@ async def test_each_kind_lives_for_its_own_time() -> None:
     engine = Engine()
     brief = CacheSettings(search_ttl=0.05, page_ttl=60)
     await searching(engine, cache=brief).search(QUERY)
-    exchange = Exchange(cache=brief)
-    search, read = SearchChain([engine.named()], exchange=exchange), ReadChain([engine.named()], exchange=exchange)
+    gateway = ProviderGateway(cache=brief)
+    search, read = SearchChain([engine.named()], gateway=gateway), ReadChain([engine.named()], gateway=gateway)
     await search.search(QUERY)
     await read.read(URL)
     await asyncio.sleep(0.06)
@@ -185,7 +185,7 @@ async def test_the_bounds_of_the_settings_hold() -> None:
 
 async def test_an_answer_that_was_kept_is_given_while_its_provider_cools_down() -> None:
     engine = Engine()
-    chain = SearchChain([engine.named()], exchange=Exchange(CooldownSettings(), KEPT))
+    chain = SearchChain([engine.named()], gateway=ProviderGateway(CooldownSettings(), KEPT))
     await chain.search(QUERY)
     engine.outcome = errors.AuthFailed("no key")
     with pytest.raises(AllFailed):
@@ -323,7 +323,7 @@ async def test_nobody_joins_a_call_that_is_being_broken_off() -> None:
             await asyncio.sleep(0.02)
         return calls
 
-    flights = Flights()
+    flights = SingleFlight()
     first = asyncio.create_task(flights.join("key", slow_to_leave))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -340,7 +340,7 @@ async def test_a_call_that_fails_while_it_is_broken_off_disturbs_nobody(caplog: 
         finally:
             raise KeyError("bug")
 
-    task = asyncio.create_task(Flights().join("key", fails_to_leave))
+    task = asyncio.create_task(SingleFlight().join("key", fails_to_leave))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     task.cancel()

@@ -14,8 +14,8 @@ from providers import errors
 from providers.api import retry_after, with_sites
 from providers.base import Page, SearchQuery, SearchResult, SearchResults
 from providers.chain import AllFailed, Failure, Found, ReadChain, SearchChain
-from providers.exchange import GRACE
-from providers.registry import Named
+from providers.gateway import GRACE
+from providers.registry import NamedProvider
 
 HIT = SearchResult("A", "https://example.org/a", "text")
 QUERY = SearchQuery("q")
@@ -52,11 +52,11 @@ class Owning(Scripted):
         return url.startswith(self.prefix)
 
 
-def member(name: str, outcome: Any, *, private: bool = False, timeout: float | None = None) -> Named:
-    return Named(name, "scripted", Scripted(outcome, timeout), private)
+def member(name: str, outcome: Any, *, private: bool = False, timeout: float | None = None) -> NamedProvider:
+    return NamedProvider(name, "scripted", Scripted(outcome, timeout), private)
 
 
-def asked(named: Named) -> list[Any]:
+def asked(named: NamedProvider) -> list[Any]:
     assert isinstance(named.provider, Scripted)
     return named.provider.asked
 
@@ -118,7 +118,7 @@ async def test_an_empty_chain_says_so() -> None:
 
 
 async def test_web_pages_need_a_reader_for_them() -> None:
-    shelf = Named("shelf", "scripted", Owning("local:", Page("local:shelf/a.md", "A", "Words.")))
+    shelf = NamedProvider("shelf", "scripted", Owning("local:", Page("local:shelf/a.md", "A", "Words.")))
     for members in ([], [shelf]):
         with pytest.raises(errors.Unavailable, match=r"^no configured reader can open web pages$"):
             await ReadChain(members).read("https://example.org/")
@@ -181,9 +181,12 @@ class Hosted(Scripted):
 
 async def test_a_reader_that_dials_the_page_itself_is_no_public_provider() -> None:
     page = Page("https://example.org/", "t", "x")
-    private, dialling = member("p", errors.TimedOut("late"), private=True), Named("direct", "direct", Dialling(page))
+    private, dialling = (
+        member("p", errors.TimedOut("late"), private=True),
+        NamedProvider("direct", "direct", Dialling(page)),
+    )
     assert (await ReadChain([private, dialling]).read("https://example.org/")).provider == "direct"
-    searcher = Named("scraper", "plugin", Dialling([HIT]))  # it dials an engine then, and tells it the query
+    searcher = NamedProvider("scraper", "plugin", Dialling([HIT]))  # it dials an engine then, and tells it the query
     with pytest.raises(AllFailed, match="public_fallback"):
         await SearchChain([member("p", [], private=True), searcher]).search(QUERY)
 
@@ -193,7 +196,7 @@ async def test_a_reader_that_was_not_asked_is_none_that_came_first() -> None:
         return False
 
     page = Page("http://wiki.internal/", "t", "x")
-    hosted, second = Named("crawl4ai", "crawl4ai", Hosted(page), private=True), member("w", page)
+    hosted, second = NamedProvider("crawl4ai", "crawl4ai", Hosted(page), private=True), member("w", page)
     opened = await ReadChain([hosted, second], is_public=unless_it_is_ours).read("http://wiki.internal/")
     assert (opened.provider, len(opened.failures)) == ("w", 1)
     assert not asked(hosted)
@@ -204,7 +207,7 @@ async def test_a_plugin_that_fails_to_say_what_it_owns_owns_nothing(caplog: pyte
         def owns(self, url: str) -> bool:
             raise ValueError("sk-secret")
 
-    broken = Named("plugin", "plugin", Broken(Page("u", "t", "x")))
+    broken = NamedProvider("plugin", "plugin", Broken(Page("u", "t", "x")))
     with caplog.at_level(logging.DEBUG):
         opened = await ReadChain([broken, member("web", Page("u", "t", "x"))]).read("https://example.org/")
     assert opened.provider == "web"
@@ -301,7 +304,7 @@ async def test_a_local_document_is_filtered_by_its_label() -> None:
 async def test_documents_of_ours_are_not_for_a_public_engine_to_name() -> None:
     found = hits("local:handbook/a.md", " LOCAL:handbook/b.md", "https://example.org/")
     assert await results_of(found, QUERY) == ["https://example.org/"]
-    owner = Named("docs", "local", Owning("local:handbook/", found))
+    owner = NamedProvider("docs", "local", Owning("local:handbook/", found))
     assert len((await SearchChain([owner]).search(QUERY)).results.results) == 3
 
 
@@ -369,9 +372,9 @@ async def test_a_refused_address_goes_to_nobody_else() -> None:
 async def test_the_owner_reads_its_documents_first_and_alone() -> None:
     page = Page("local:docs/a.md", "t", "words")
     web = member("web", Page("u", "t", "x"))
-    local = Named("docs", "local", Owning("local:docs/", page), private=True)
+    local = NamedProvider("docs", "local", Owning("local:docs/", page), private=True)
     assert (await ReadChain([web, local]).read("local:docs/a.md")).page == page
-    failing = Named(
+    failing = NamedProvider(
         "docs", "local", Owning("local:docs/", errors.Unavailable("There is no such document.")), private=True
     )
     with pytest.raises(AllFailed, match=r"docs: There is no such document\)"):
@@ -380,7 +383,7 @@ async def test_the_owner_reads_its_documents_first_and_alone() -> None:
 
 
 async def test_an_owner_reads_nothing_else_and_keeps_nobody_from_it() -> None:
-    local = Named("docs", "local", Owning("local:docs/", errors.Unavailable("no")), private=True)
+    local = NamedProvider("docs", "local", Owning("local:docs/", errors.Unavailable("no")), private=True)
     opened = await ReadChain([local, member("web", Page("u", "t", "x"))]).read("https://example.org/")
     assert (opened.provider, opened.failures) == ("web", ())
     assert not asked(local)
@@ -389,7 +392,7 @@ async def test_an_owner_reads_nothing_else_and_keeps_nobody_from_it() -> None:
 @pytest.mark.parametrize("url", ["local:other/a.md", "LOCAL:other/a.md", " local:other/a.md", "local:"])
 async def test_local_addresses_reach_no_one_but_their_owner(url: str) -> None:
     web = member("web", Page("u", "t", "x"))
-    local = Named("docs", "local", Owning("local:docs/", None), private=True)
+    local = NamedProvider("docs", "local", Owning("local:docs/", None), private=True)
     with pytest.raises(errors.Unavailable, match="no such document"):
         await ReadChain([web, local]).read(url)
     assert not asked(web)

@@ -250,4 +250,7 @@ def test_bytes_that_are_no_text_are_replaced() -> None:
     "odd", [{"choices": None}, {"choices": [None]}, {"choices": [{"delta": None}]}, {"choices": [{"delta": []}]}]
 )
 def test_empty_shapes_are_skipped(odd: dict[str, Any]) -> None:
-    assert read(json.dumps(odd).encode(), payload({"content": "x"}, "stop"))[-2:] == [TextDelta("x"), Finished("stop")]
+    assert read(json.dumps(odd).encode(), payload({"content": "x"}, "stop"))[-2:] == [
+        TextDelta("x"),
+        Finished("stop"),
+    ]

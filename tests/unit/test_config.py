@@ -15,8 +15,8 @@ from pydantic import BaseModel, ByteSize, SecretStr, ValidationError
 from providers.registry import build
 from providers.web.guard import Guard
 from providers.web.http import Fetcher
-from proxy.config.config import Config, ConfigError, from_environment, load
-from proxy.config.config_file import EXAMPLE
+from proxy.config.file import EXAMPLE
+from proxy.config.settings import Config, ConfigError, from_environment, load
 from tests.fakes.config import config, refusal
 
 ROOT = Path(__file__).parents[2]

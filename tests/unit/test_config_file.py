@@ -11,7 +11,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.config.config import Config, ConfigError, from_environment, load
+from proxy.config.settings import Config, ConfigError, from_environment, load
 from tests.fakes.config import config, refusal
 
 ROOT = Path(__file__).parents[2]

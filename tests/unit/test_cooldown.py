@@ -11,9 +11,9 @@ import pytest
 from providers import errors
 from providers.base import SearchQuery
 from providers.chain import AllFailed, Failure, ReadChain, SearchChain
-from providers.cooldown import GROWTH, LONGEST, Breaker, CoolingDown, Health
-from providers.exchange import Exchange
-from providers.registry import Named
+from providers.cooldown import GROWTH, LONGEST, Breaker, Cooldown, CoolingDown
+from providers.gateway import ProviderGateway
+from providers.registry import NamedProvider
 from providers.settings import CooldownSettings
 from tests.fakes.providers import Engine, Gate, until
 
@@ -123,51 +123,51 @@ def test_calls_under_way_when_it_trips_have_no_say() -> None:
 # What cools down whom
 
 
-def stands(health: Health, role: Any) -> bool:
+def stands(cooldown: Cooldown, role: Any) -> bool:
     try:
-        health.check(role)
+        cooldown.check(role)
     except CoolingDown:
         return False
     return True
 
 
-def suffer(health: Health, error: errors.ProviderError, role: Any = "search") -> None:
-    with pytest.raises(type(error)), health.watch(role):
+def suffer(cooldown: Cooldown, error: errors.ProviderError, role: Any = "search") -> None:
+    with pytest.raises(type(error)), cooldown.watch(role):
         raise error
 
 
 @pytest.mark.parametrize("error", COOLING, ids=lambda error: type(error).__name__)
 def test_the_account_is_one_for_both_roles(error: errors.ProviderError) -> None:
-    health = Health("a", LONG)
-    suffer(health, error)
-    assert (stands(health, "search"), stands(health, "read")) == (False, False)
+    cooldown = Cooldown("a", LONG)
+    suffer(cooldown, error)
+    assert (stands(cooldown, "search"), stands(cooldown, "read")) == (False, False)
 
 
 @pytest.mark.parametrize("error", TROUBLE, ids=lambda error: type(error).__name__)
 def test_trouble_is_of_one_role_and_takes_several_in_a_row(error: errors.ProviderError) -> None:
-    health = Health("a", LONG)
+    cooldown = Cooldown("a", LONG)
     for _ in range(2):
-        suffer(health, error)
-    assert stands(health, "search")
-    with health.watch("search"):
+        suffer(cooldown, error)
+    assert stands(cooldown, "search")
+    with cooldown.watch("search"):
         pass
     for _ in range(3):
-        assert stands(health, "search")
-        suffer(health, error)
-    assert (stands(health, "search"), stands(health, "read")) == (False, True)
+        assert stands(cooldown, "search")
+        suffer(cooldown, error)
+    assert (stands(cooldown, "search"), stands(cooldown, "read")) == (False, True)
 
 
 @pytest.mark.parametrize("error", HARMLESS, ids=lambda error: type(error).__name__)
 def test_what_is_the_requests_own_fault_cools_nobody(error: errors.ProviderError) -> None:
-    health = Health("a", BRIEF)
+    cooldown = Cooldown("a", BRIEF)
     for _ in range(5):
-        suffer(health, error)
-    assert stands(health, "search")
+        suffer(cooldown, error)
+    assert stands(cooldown, "search")
 
 
 @pytest.mark.parametrize("error", TROUBLE, ids=lambda error: type(error).__name__)
 def test_dead_pages_are_not_the_fault_of_who_dials_them(error: errors.ProviderError) -> None:
-    dialler, service = Health("direct", LONG, reads_itself=True), Health("jina", LONG)
+    dialler, service = Cooldown("direct", LONG, reads_itself=True), Cooldown("jina", LONG)
     for _ in range(3):
         suffer(dialler, error, "read")
         suffer(service, error, "read")
@@ -197,16 +197,16 @@ def test_readers_that_dial_or_own_pages_are_known_by_what_they_have() -> None:
     ],
 )
 def test_the_errors_own_time_counts_else_that_of_its_kind(error: errors.ProviderError, seconds: str) -> None:
-    health = Health("a", LONG)
-    suffer(health, error)
+    cooldown = Cooldown("a", LONG)
+    suffer(cooldown, error)
     with pytest.raises(CoolingDown, match=rf"^cooling down for another {seconds} s \(x\)$"):
-        health.check("search")
+        cooldown.check("search")
 
 
 def test_the_operator_hears_of_it_once(caplog: pytest.LogCaptureFixture) -> None:
-    health = Health("tavily", LONG)
+    cooldown = Cooldown("tavily", LONG)
     with caplog.at_level(logging.WARNING):
-        suffer(health, errors.AuthFailed("Tavily refused the key"))
+        suffer(cooldown, errors.AuthFailed("Tavily refused the key"))
     assert [record.message for record in caplog.records] == [
         "provider tavily cools down for 600 s: Tavily refused the key"
     ]
@@ -218,7 +218,7 @@ def test_the_operator_hears_of_it_once(caplog: pytest.LogCaptureFixture) -> None
 @pytest.mark.parametrize("error", COOLING + TROUBLE, ids=lambda error: type(error).__name__)
 async def test_a_provider_that_cools_down_is_skipped_at_once_and_comes_back(error: errors.ProviderError) -> None:
     first, second = Engine(error), Engine()
-    chain = SearchChain([first.named("a"), second.named("b")], exchange=Exchange(BRIEF))
+    chain = SearchChain([first.named("a"), second.named("b")], gateway=ProviderGateway(BRIEF))
     assert (await chain.search(QUERY)).failures == (Failure("a", str(error)),)
     skipped = await chain.search(QUERY)
     assert skipped.failures == (Failure("a", f"cooling down for another 1 s ({error})"),)
@@ -232,7 +232,7 @@ async def test_a_provider_that_cools_down_is_skipped_at_once_and_comes_back(erro
 async def test_when_all_cool_down_the_answer_comes_at_once_and_says_why() -> None:
     engines = [Engine(errors.RateLimited("slow down", retry_after=40)), Engine(errors.AuthFailed("no key"))]
     chain = SearchChain(
-        [engine.named(name) for name, engine in zip("ab", engines, strict=True)], exchange=Exchange(LONG)
+        [engine.named(name) for name, engine in zip("ab", engines, strict=True)], gateway=ProviderGateway(LONG)
     )
     await attempt(chain)
     async with asyncio.timeout(1):
@@ -248,7 +248,7 @@ async def test_when_all_cool_down_the_answer_comes_at_once_and_says_why() -> Non
 async def test_exactly_one_probe_goes_through_and_the_others_go_on() -> None:
     gate = Gate()
     first, second = Engine(errors.RateLimited("slow down")), Engine()
-    chain = SearchChain([first.named("a"), second.named("b")], exchange=Exchange(BRIEF))
+    chain = SearchChain([first.named("a"), second.named("b")], gateway=ProviderGateway(BRIEF))
     await attempt(chain)
     await asyncio.sleep(SOON * 1.2)
     first.outcome = gate
@@ -264,7 +264,7 @@ async def test_exactly_one_probe_goes_through_and_the_others_go_on() -> None:
 
 async def test_a_failed_probe_cools_longer() -> None:
     engine = Engine(errors.Unavailable("down"))
-    chain = SearchChain([engine.named()], exchange=Exchange(BRIEF.model_copy(update={"unavailable": 0.3})))
+    chain = SearchChain([engine.named()], gateway=ProviderGateway(BRIEF.model_copy(update={"unavailable": 0.3})))
     await attempt(chain)
     await asyncio.sleep(0.33)
     await attempt(chain)
@@ -278,7 +278,7 @@ async def test_a_failed_probe_cools_longer() -> None:
 
 async def test_a_cancelled_probe_leaves_the_next_call_to_try() -> None:
     engine = Engine(errors.RateLimited("slow down"))
-    chain = SearchChain([engine.named()], exchange=Exchange(BRIEF))
+    chain = SearchChain([engine.named()], gateway=ProviderGateway(BRIEF))
     await attempt(chain)
     await asyncio.sleep(SOON * 1.2)
     engine.outcome = Gate()
@@ -293,7 +293,7 @@ async def test_a_cancelled_probe_leaves_the_next_call_to_try() -> None:
 async def test_a_storm_is_over_with_its_first_failure() -> None:
     gate = Gate(errors.RateLimited("slow down"))
     first, second = Engine(gate), Engine()
-    chain = SearchChain([first.named("a", concurrency=3), second.named("b")], exchange=Exchange(LONG))
+    chain = SearchChain([first.named("a", concurrency=3), second.named("b")], gateway=ProviderGateway(LONG))
     queries = [asyncio.create_task(chain.search(SearchQuery(f"q{at}"))) for at in range(100)]
     await until(lambda: len(first.asked) == 3)
     gate.open()
@@ -305,17 +305,17 @@ async def test_a_storm_is_over_with_its_first_failure() -> None:
 
 async def test_search_and_read_of_one_provider_share_what_is_shared() -> None:
     engine = Engine(errors.QuotaExceeded("used up"))
-    exchange = Exchange(LONG)
+    gateway = ProviderGateway(LONG)
     members = [engine.named()]
-    await attempt(SearchChain(members, exchange=exchange))
+    await attempt(SearchChain(members, gateway=gateway))
     with pytest.raises(AllFailed, match="cooling down for another 3600 s"):
-        await ReadChain(members, exchange=exchange).read(URL)
+        await ReadChain(members, gateway=gateway).read(URL)
     assert len(engine.asked) == 1
 
 
 async def test_a_private_provider_that_cools_down_sends_nobody_to_a_public_one() -> None:
     private, public = Engine(errors.RateLimited("slow down")), Engine()
-    chain = SearchChain([private.named("p", private=True), public.named("w")], exchange=Exchange(LONG))
+    chain = SearchChain([private.named("p", private=True), public.named("w")], gateway=ProviderGateway(LONG))
     await attempt(chain)
     assert "public_fallback" in await attempt(chain)
     assert not public.asked
@@ -323,7 +323,9 @@ async def test_a_private_provider_that_cools_down_sends_nobody_to_a_public_one()
 
 async def test_a_queue_of_our_own_making_cools_nobody_down() -> None:
     engine = Engine(timeout=0.05)
-    chain = SearchChain([Named("a", "test", engine, limits=engine.named(rate=2).limits)], exchange=Exchange(LONG))
+    chain = SearchChain(
+        [NamedProvider("a", "test", engine, limits=engine.named(rate=2).limits)], gateway=ProviderGateway(LONG)
+    )
     assert [await attempt(chain) for _ in range(2)] == ["a", "a"]
     assert "too many calls are waiting" in await attempt(chain)
     await asyncio.sleep(1)

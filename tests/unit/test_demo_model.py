@@ -9,18 +9,18 @@ import pytest
 
 from providers.base import Page, SearchQuery, SearchResult
 from providers.chain import ReadChain, SearchChain
-from providers.registry import Named
-from proxy.upstreams.base import Upstream
+from providers.registry import NamedProvider
 from proxy.upstreams.demo import (
     HONEST,
     NO_MATCH,
     NO_QUESTION,
     NO_TOOLS,
     SEARCH_FAILED,
-    DemoUpstream,
+    DemoTransport,
     read_result,
     sentences,
 )
+from proxy.upstreams.transport import Transport
 from proxy.values.events import Begun, Event, Finished, TextDelta, ToolCallDelta, UsageSeen
 from tools.base import ToolCall
 from tools.ledger import Ledger
@@ -66,7 +66,7 @@ def tools(*names: str) -> list[dict[str, Any]]:
 
 
 async def ask(body: dict[str, Any]) -> list[Event]:
-    return [event for events in [events async for events in DemoUpstream(delay=0).stream(body)] for event in events]
+    return [event for events in [events async for events in DemoTransport(delay=0).stream(body)] for event in events]
 
 
 def said(events: list[Event]) -> str:
@@ -75,8 +75,10 @@ def said(events: list[Event]) -> str:
 
 async def converse(question: str, *names: str) -> tuple[list[ToolCallDelta], list[Event]]:
     """The model with a real toolbox, as the engine would drive it."""
-    docs = Named("docs", "test", Docs())
-    desk = Toolbox(SearchChain([docs]), ReadChain([docs]), ToolPolicy()).desk(ledger=Ledger(2), seen_texts=[question])
+    docs = NamedProvider("docs", "test", Docs())
+    session = Toolbox(SearchChain([docs]), ReadChain([docs]), ToolPolicy()).session(
+        ledger=Ledger(2), seen_texts=[question]
+    )
     body: dict[str, Any] = {
         "model": "demo",
         "messages": [{"role": "user", "content": question}],
@@ -92,7 +94,7 @@ async def converse(question: str, *names: str) -> tuple[list[ToolCallDelta], lis
         assert len(made) < 5
         for call in calls:
             ours = "web_search" if "web_search" in call.name else "open_page"
-            [result] = await desk.run([ToolCall(call.id, ours, call.arguments)])
+            [result] = await session.run([ToolCall(call.id, ours, call.arguments)])
             body["messages"] += [
                 {"role": "assistant", "content": None, "tool_calls": [{"id": call.id}]},
                 {"role": "tool", "tool_call_id": call.id, "content": result.text},
@@ -199,7 +201,7 @@ async def test_the_question_is_the_last_user_message_and_fits() -> None:
 
 
 async def test_it_is_an_upstream_with_one_model() -> None:
-    demo: Upstream = DemoUpstream("mine")
+    demo: Transport = DemoTransport("mine")
     [model] = await demo.models()
     assert (model["id"], model["object"], model["owned_by"]) == ("mine", "model", "groundwire")
     assert isinstance(model["created"], int)

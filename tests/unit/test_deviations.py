@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from proxy.upstreams.chunks import ChunkReader
-from proxy.upstreams.quirks import Mender
+from proxy.upstreams.repairs import AnswerRepair
 from proxy.values.errors import as_error
 from proxy.values.events import (
     Begun,
@@ -37,9 +37,9 @@ Payloads = tuple[bytes, ...]
 
 def streamed(batches: Iterable[Payloads], rest: Payloads) -> list[Event]:
     """The events of a body whose payloads came in these network reads."""
-    reader, mender = ChunkReader(), Mender(TOOLS)
-    out = [event for batch in batches for event in mender.feed(reader.feed(batch))]
-    return out if reader.over else out + mender.feed(reader.flush(rest))
+    reader, repair = ChunkReader(), AnswerRepair(TOOLS)
+    out = [event for batch in batches for event in repair.feed(reader.feed(batch))]
+    return out if reader.over else out + repair.feed(reader.flush(rest))
 
 
 def decoded(pieces: Sequence[bytes]) -> tuple[list[Payloads], Payloads]:
@@ -50,12 +50,12 @@ def decoded(pieces: Sequence[bytes]) -> tuple[list[Payloads], Payloads]:
 def whole(deviation: Deviation) -> list[Event]:
     """The events of an answer that is one JSON body, or of a refusal."""
     body = json.loads(deviation.body)
-    mender = Mender(TOOLS)
+    repair = AnswerRepair(TOOLS)
     if deviation.status == 200:
-        return mender.feed(ChunkReader().feed_answer(body))
+        return repair.feed(ChunkReader().feed_answer(body))
     failed = as_error(body, deviation.status)
     assert failed is not None
-    return mender.feed([failed])
+    return repair.feed([failed])
 
 
 def meaning(events: Sequence[Event]) -> Meaning:

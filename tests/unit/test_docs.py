@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.answering.inject import decide
+from proxy.answering.offer import decide
 from proxy.cli.main import _parser
 from proxy.dialects.chat import decode
 from proxy.upstreams.profiles import PROFILES
-from proxy.upstreams.quirks import REPAIRS
+from proxy.upstreams.repairs import REPAIRS
 from tests.fakes.deviations import DEVIATIONS
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.upstreams.lane import lists_no_tools, without_calling
+from proxy.upstreams.client import lists_no_tools, without_calling
 from proxy.upstreams.learned import KEPT, MOST_MODELS, NOTHING, Learned, Lesson, lesson_in, refuses_tools
 from proxy.values.events import Failed
 

@@ -9,7 +9,7 @@ from tools.ledger import Ledger
 
 
 def test_numbers_count_on_from_the_highest_taken() -> None:
-    ledger = Ledger(taken=7)
+    ledger = Ledger(highest=7)
     assert [ledger.add(f"https://e.org/{page}").n for page in "abc"] == [8, 9, 10]
 
 

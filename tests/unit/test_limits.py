@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from providers.base import SearchQuery
 from providers.chain import SearchChain
 from providers.errors import RateLimited
-from providers.limits import Limits, Pace, Turns
+from providers.limits import Limits, Pace, Throttle
 from providers.registry import ProviderEntry, build
 from tests.fakes.providers import Engine, Gate, after, until
 
@@ -72,11 +72,11 @@ def test_no_second_holds_more_than_the_rate(rate: float, gap: float | None, arri
 # In real time
 
 
-async def run(turns: Turns, calls: int, patience: float = 10) -> list[float]:
+async def run(throttle: Throttle, calls: int, patience: float = 10) -> list[float]:
     started: list[float] = []
 
     async def call() -> None:
-        async with turns.turn(patience):
+        async with throttle.slot(patience):
             started.append(time.monotonic())
 
     await asyncio.gather(*(call() for _ in range(calls)))
@@ -85,13 +85,13 @@ async def run(turns: Turns, calls: int, patience: float = 10) -> list[float]:
 
 async def test_no_limits_make_nobody_wait() -> None:
     async with asyncio.timeout(5):
-        assert len(await run(Turns(Limits()), 500, patience=0)) == 500
+        assert len(await run(Throttle(Limits()), 500, patience=0)) == 500
 
 
 async def test_rate_and_gap_hold_for_calls_that_come_together() -> None:
-    started = await run(Turns(Limits(min_gap=0.05)), 5)
+    started = await run(Throttle(Limits(min_gap=0.05)), 5)
     assert all(later - earlier >= 0.05 - SLACK for earlier, later in pairwise(started))
-    started = await run(Turns(Limits(rate=20)), 25)
+    started = await run(Throttle(Limits(rate=20)), 25)
     assert all(started[at + 20] - started[at] >= 1 - SLACK for at in range(5))
 
 
@@ -103,38 +103,38 @@ async def test_concurrency_holds_and_is_used() -> None:
 
 
 async def test_who_would_wait_too_long_is_refused_at_once_and_told_how_long() -> None:
-    turns = Turns(Limits(rate=0.01))
-    await run(turns, 1)
+    throttle = Throttle(Limits(rate=0.01))
+    await run(throttle, 1)
     async with asyncio.timeout(1):
         with pytest.raises(RateLimited) as caught:
-            await run(turns, 1, patience=5)
+            await run(throttle, 1, patience=5)
     assert caught.value.retry_after is not None
     assert 5 < caught.value.retry_after <= 100
 
 
 async def test_the_queue_counts_too() -> None:
-    turns = Turns(Limits(min_gap=0.4))
-    outcomes = await asyncio.gather(*(run(turns, 1, patience=1) for _ in range(6)), return_exceptions=True)
+    throttle = Throttle(Limits(min_gap=0.4))
+    outcomes = await asyncio.gather(*(run(throttle, 1, patience=1) for _ in range(6)), return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [list] * 3 + [RateLimited] * 3
 
 
 async def test_nobody_waits_for_a_place_for_ever() -> None:
-    turns = Turns(Limits(concurrency=1))
-    async with turns.turn(1):
+    throttle = Throttle(Limits(concurrency=1))
+    async with throttle.slot(1):
         with pytest.raises(RateLimited):
-            await run(turns, 1, patience=0.02)
-    assert len(await run(turns, 1)) == 1
+            await run(throttle, 1, patience=0.02)
+    assert len(await run(throttle, 1)) == 1
 
 
 async def test_who_leaves_the_queue_gives_the_turn_back() -> None:
-    turns = Turns(Limits(min_gap=0.3))
-    await run(turns, 1)
-    waiting = [asyncio.create_task(run(turns, 1)) for _ in range(20)]
+    throttle = Throttle(Limits(min_gap=0.3))
+    await run(throttle, 1)
+    waiting = [asyncio.create_task(run(throttle, 1)) for _ in range(20)]
     await asyncio.sleep(0.01)
     for task in waiting:
         task.cancel()
     await asyncio.wait(waiting)
-    assert len(await run(turns, 1, patience=0.55)) == 1
+    assert len(await run(throttle, 1, patience=0.55)) == 1
 
 
 async def test_a_cancelled_call_gives_its_place_back() -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from proxy.answering.inject import Offer, offer
+from proxy.answering import offer as offers
 from proxy.answering.loop import AskModel, End, RunTools, ToolLoop, add_usage, announces_search
+from proxy.answering.offer import Offer
 from proxy.values.events import (
     Begun,
     Event,
@@ -32,7 +33,7 @@ USER = {"role": "user", "content": "Why is the sky blue?"}
 
 def make_offer(search: SearchOptions | None = None, **body: Any) -> Offer:
     full = {"model": "m", "messages": [USER], **body}
-    return offer(ChatRequest(full, b"", "m", search=search or SearchOptions()), SPECS)
+    return offers.make_offer(ChatRequest(full, b"", "m", search=search or SearchOptions()), SPECS)
 
 
 def make_loop(max_rounds: int = 3, search: SearchOptions | None = None, **body: Any) -> ToolLoop:

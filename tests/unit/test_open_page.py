@@ -1,4 +1,4 @@
-"""`open_page` at a desk: which pages may be opened, which part of one the model reads, and what it costs."""
+"""`open_page` at a session: which pages may be opened, which part of one the model reads, and what it costs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from providers.base import Page
 from providers.chain import ReadChain
-from providers.registry import Named
+from providers.registry import NamedProvider
 from tests.fakes.toolbox import Bench, one, open_page, search
 from tools.base import ToolResult
 from tools.ledger import Ledger
@@ -21,9 +21,9 @@ from tools.toolbox import Toolbox, ToolPolicy
 
 async def test_search_then_open_keeps_the_number_and_reads_on() -> None:
     bench = Bench()
-    desk = bench.desk(limit=2)
-    await one(desk, search({"query": "tea"}))
-    first = await one(desk, open_page({"url": "https://other.net/tea/1", "max_length": 1000}))
+    session = bench.session(limit=2)
+    await one(session, search({"query": "tea"}))
+    first = await one(session, open_page({"url": "https://other.net/tea/1", "max_length": 1000}))
     assert first.ok
     assert (
         "Page [2]: Page https://other.net/tea/1\nURL: https://other.net/tea/1\nDate: 2026-05-01\n\nParagraph 0 "
@@ -36,7 +36,7 @@ async def test_search_then_open_keeps_the_number_and_reads_on() -> None:
     assert len(text) == int(lengths[1]) <= 1000
     pieces = [text]
     while start:
-        part = await one(desk, open_page({"url": "https://other.net/tea/1", "max_length": 5000, "start": start}))
+        part = await one(session, open_page({"url": "https://other.net/tea/1", "max_length": 5000, "start": start}))
         pieces.append(_content(part))
         more = re.search(r"start=(\d+)", part.text)
         start = int(more[1]) if more else 0
@@ -44,8 +44,8 @@ async def test_search_then_open_keeps_the_number_and_reads_on() -> None:
         f"Paragraph {n} speaks of topic{n}. It has a second sentence." for n in range(200)
     )
     assert sum(map(len, pieces)) + 2 * (len(pieces) - 1) == whole
-    assert len(bench.shelf.read_urls) == desk.pages == 1
-    beyond = await one(desk, open_page({"url": "https://other.net/tea/1", "start": 10**9}))
+    assert len(bench.shelf.read_urls) == session.pages == 1
+    beyond = await one(session, open_page({"url": "https://other.net/tea/1", "start": 10**9}))
     assert not beyond.ok
     assert "beyond its end" in beyond.text
 
@@ -57,14 +57,14 @@ def _content(result: ToolResult) -> str:
 
 
 async def test_query_returns_the_passages_that_matter() -> None:
-    desk = Bench().desk(seen_texts=["https://e.org/p"])
-    result = await one(desk, open_page({"url": "https://e.org/p", "query": "topic42 topic150", "max_length": 400}))
+    session = Bench().session(seen_texts=["https://e.org/p"])
+    result = await one(session, open_page({"url": "https://e.org/p", "query": "topic42 topic150", "max_length": 400}))
     content = _content(result)
     assert content.startswith("[…]\n\nParagraph 42 ")
     assert "\n\n[…]\n\nParagraph 150 " in content
     assert content.endswith("\n\n[…]")
     assert len(content) <= 400
-    nothing = await one(desk, open_page({"url": "https://e.org/p", "query": "zebra"}))
+    nothing = await one(session, open_page({"url": "https://e.org/p", "query": "zebra"}))
     assert "No passage speaks of the query" in nothing.text
     assert "Paragraph 0 " in nothing.text
 
@@ -89,8 +89,8 @@ def test_comments_are_not_read_but_code_is(text: str, read: str) -> None:
 async def test_several_pages_one_failure() -> None:
     bench = Bench()
     urls = ["https://e.org/p", "https://e.org/blocked", "https://e.org/private", "https://made.up/", "https://f.org/q"]
-    desk = bench.desk(seen_texts=[" ".join(url for url in urls if "made" not in url)])
-    result = await one(desk, open_page({"urls": urls, "max_length": 3000}))
+    session = bench.session(seen_texts=[" ".join(url for url in urls if "made" not in url)])
+    result = await one(session, open_page({"urls": urls, "max_length": 3000}))
     assert result.ok
     assert [source.url for source in result.sources] == ["https://e.org/p", "https://f.org/q"]
     [blocked] = re.findall(r"https://e\.org/blocked could not be opened: (.*)", result.text)
@@ -104,10 +104,10 @@ async def test_several_pages_one_failure() -> None:
 
 async def test_opens_have_a_budget_and_run_together() -> None:
     bench = Bench(ToolPolicy(provenance="open"))
-    desk = bench.desk()
-    result = await one(desk, open_page({"urls": [f"https://e{at}.org/" for at in range(20)]}))
-    assert desk.pages == len(bench.shelf.read_urls) == 8
-    assert desk.spent
+    session = bench.session()
+    result = await one(session, open_page({"urls": [f"https://e{at}.org/" for at in range(20)]}))
+    assert session.pages == len(bench.shelf.read_urls) == 8
+    assert session.spent
     assert result.text.count("are used up") == 12
     assert len(result.sources) == 8
 
@@ -117,33 +117,35 @@ async def test_the_characters_of_a_request_have_a_budget() -> None:
         async def read(self, url: str) -> Page:
             return Page(url, "T", "A sentence of a page. " * 500)
 
-    toolbox = Toolbox(None, ReadChain([Named("l", "l", Long())]), ToolPolicy(max_characters=5000, max_page_length=4000))
-    desk = toolbox.desk(ledger=Ledger(), seen_texts=["https://a.org/1 https://b.org/2 https://c.org/3"])
-    first, second = [await one(desk, open_page({"url": f"https://{host}.org/{n}"})) for host, n in ("a1", "b2")]
+    toolbox = Toolbox(
+        None, ReadChain([NamedProvider("l", "l", Long())]), ToolPolicy(max_characters=5000, max_page_length=4000)
+    )
+    session = toolbox.session(ledger=Ledger(), seen_texts=["https://a.org/1 https://b.org/2 https://c.org/3"])
+    first, second = [await one(session, open_page({"url": f"https://{host}.org/{n}"})) for host, n in ("a1", "b2")]
     assert first.ok
     assert 3500 < len(_content(first)) <= 4000
     assert second.ok
     assert len(_content(second)) <= 1500, "the second page gets what the first has left"
-    assert desk.spent
-    third = await one(desk, open_page({"url": "https://c.org/3"}))
+    assert session.spent
+    third = await one(session, open_page({"url": "https://c.org/3"}))
     assert not third.ok
     assert "used up" in third.text
 
 
 async def test_one_site_is_opened_four_times_at_most() -> None:
     bench = Bench(ToolPolicy(provenance="open"))
-    result = await one(bench.desk(), open_page({"urls": [f"https://e.org/{at}" for at in range(6)]}))
+    result = await one(bench.session(), open_page({"urls": [f"https://e.org/{at}" for at in range(6)]}))
     assert len(bench.shelf.read_urls) == 4
     assert result.text.count("more are not allowed") == 2
 
 
 async def test_links_of_opened_pages_may_be_followed() -> None:
     bench = Bench()
-    desk = bench.desk(seen_texts=["https://e.org/p"])
-    assert not (await one(desk, open_page({"url": "https://link.org/x"}))).ok
-    assert (await one(desk, open_page({"url": "https://e.org/p"}))).ok
-    assert (await one(desk, open_page({"url": "https://link.org/x", "start": 0, "max_length": 500}))).ok
-    strict = Bench(ToolPolicy(provenance="strict")).desk(seen_texts=["https://e.org/p"])
+    session = bench.session(seen_texts=["https://e.org/p"])
+    assert not (await one(session, open_page({"url": "https://link.org/x"}))).ok
+    assert (await one(session, open_page({"url": "https://e.org/p"}))).ok
+    assert (await one(session, open_page({"url": "https://link.org/x", "start": 0, "max_length": 500}))).ok
+    strict = Bench(ToolPolicy(provenance="strict")).session(seen_texts=["https://e.org/p"])
     assert (await one(strict, open_page({"url": "https://e.org/p"}))).ok
     assert not (await one(strict, open_page({"url": "https://link.org/x"}))).ok
 
@@ -151,24 +153,24 @@ async def test_links_of_opened_pages_may_be_followed() -> None:
 async def test_sources_of_earlier_answers_may_be_opened_in_context() -> None:
     bench = Bench()
     bench.ledger.restore(3, "https://e.org/cited", "Cited")
-    result = await one(bench.desk(), open_page({"url": "https://e.org/cited"}))
+    result = await one(bench.session(), open_page({"url": "https://e.org/cited"}))
     assert result.ok
     assert result.sources[0].n == 3
 
 
 async def test_a_redirect_is_one_page() -> None:
     bench = Bench()
-    desk = bench.desk(seen_texts=["https://e.org/moved/a"])
-    first = await one(desk, open_page({"url": "https://e.org/moved/a"}))
-    again = await one(desk, open_page({"url": "https://e.org/here/a"}))
+    session = bench.session(seen_texts=["https://e.org/moved/a"])
+    first = await one(session, open_page({"url": "https://e.org/moved/a"}))
+    again = await one(session, open_page({"url": "https://e.org/here/a"}))
     assert [first.sources[0].n, again.sources[0].n] == [1, 1]
 
 
 async def test_parts_asked_for_together_read_the_page_once() -> None:
     bench = Bench()
-    desk = bench.desk(seen_texts=["https://e.org/p"])
+    session = bench.session(seen_texts=["https://e.org/p"])
     calls = [open_page({"url": "https://e.org/p", "start": start, "max_length": 300}) for start in (0, 300, 600)]
-    results = await desk.run(calls)
+    results = await session.run(calls)
     assert [result.ok for result in results] == [True] * 3
     assert len({result.text for result in results}) == 3
     assert bench.shelf.read_urls == ["https://e.org/p"]
@@ -190,9 +192,9 @@ class Endless:
 
 async def test_cancelling_cancels_every_read() -> None:
     reader = Endless()
-    toolbox = Toolbox(None, ReadChain([Named("endless", "test", reader)]), ToolPolicy(provenance="open"))
+    toolbox = Toolbox(None, ReadChain([NamedProvider("endless", "test", reader)]), ToolPolicy(provenance="open"))
     calls = [open_page({"urls": ["https://a.org", "https://b.org"]}), open_page({"url": "https://a.org", "start": 5})]
-    task = asyncio.create_task(toolbox.desk(ledger=Ledger()).run(calls))
+    task = asyncio.create_task(toolbox.session(ledger=Ledger()).run(calls))
     while reader.reading < 2:
         await asyncio.sleep(0)
     task.cancel()
@@ -210,13 +212,13 @@ class Book:
 
 async def test_a_book_is_cut_and_searched() -> None:
     toolbox = Toolbox(
-        None, ReadChain([Named("book", "test", Book())]), ToolPolicy(provenance="open", max_page_length=3000)
+        None, ReadChain([NamedProvider("book", "test", Book())]), ToolPolicy(provenance="open", max_page_length=3000)
     )
-    desk = toolbox.desk(ledger=Ledger())
-    result = await one(desk, open_page({"url": "https://a.org", "query": "hero1234", "max_length": 10**9}))
+    session = toolbox.session(ledger=Ledger())
+    result = await one(session, open_page({"url": "https://a.org", "query": "hero1234", "max_length": 10**9}))
     assert "Chapter 1234 tells of hero1234 (1)." in result.text
     assert len(_content(result)) <= 3000
-    [part] = await desk.open_once({"url": "https://a.org"})
+    [part] = await session.open_once({"url": "https://a.org"})
     assert part.truncated
     assert 1_000_000 >= part.original_length > 900_000
 

@@ -10,16 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.answering.query_plan import (
-    LONGEST_REWRITTEN,
-    MOST_URLS,
-    Plan,
-    plan,
-    question,
-    rewriting,
-    rewritten,
-    with_sources,
-)
+from proxy.answering import query_plan
+from proxy.answering.query_plan import LONGEST_REWRITTEN, MOST_URLS, Plan, plan, question, rewriting, rewritten
 from tools.provenance import normalise
 from tools.web_search import MAX_QUERY
 
@@ -399,15 +391,15 @@ def test_the_rewritten_query_is_checked(answer: str) -> None:
 def test_sources_stand_in_front_of_the_question() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:,"}}
     messages = [*conversation("a", "b", "Who?"), {"role": "tool", "content": "t"}]
-    made = with_sources(messages, "[1] S")
+    made = query_plan.with_sources(messages, "[1] S")
     assert made[2] == {"role": "user", "content": "[1] S\n\nWho?"}
     assert messages[2]["content"] == "Who?"
     assert all(made[place] is messages[place] for place in (0, 1, 3))
-    (made_parts,) = with_sources([{"role": "user", "content": [image], "name": "n"}], "[1] S")
+    (made_parts,) = query_plan.with_sources([{"role": "user", "content": [image], "name": "n"}], "[1] S")
     assert made_parts == {"role": "user", "content": [{"type": "text", "text": "[1] S\n\n"}, image], "name": "n"}
-    assert with_sources([{"role": "user", "content": None}], "S") == [{"role": "user", "content": "S"}]
-    assert with_sources([{"role": "system"}], "S") == [{"role": "system"}, {"role": "user", "content": "S"}]
-    assert all(new is old for new, old in zip(with_sources(messages, ""), messages, strict=True))
+    assert query_plan.with_sources([{"role": "user", "content": None}], "S") == [{"role": "user", "content": "S"}]
+    assert query_plan.with_sources([{"role": "system"}], "S") == [{"role": "system"}, {"role": "user", "content": "S"}]
+    assert all(new is old for new, old in zip(query_plan.with_sources(messages, ""), messages, strict=True))
 
 
 # Anything
@@ -438,7 +430,7 @@ def test_any_conversation(messages: list[Any], forced: bool) -> None:
     assert bool(made.query) != bool(made.reason)
     if forced and not made.query:
         assert not any(c.isalnum() for c in re.sub(r"(?i)(?:https?://|\bwww\.)\S+", "", question(messages)))
-    assert len(with_sources(messages, "S")) - len(messages) in (0, 1)
+    assert len(query_plan.with_sources(messages, "S")) - len(messages) in (0, 1)
     orjson.dumps(rewriting({"model": "m", "messages": messages}))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.dialects.responses.encoder import Encoder, fold
-from proxy.dialects.responses.input import decode
+from proxy.dialects.responses.request import decode
 from proxy.values.events import (
     Begun,
     Citation,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.answering.echoes import read_echoes
+from proxy.answering.decoration import strip_decoration
 from proxy.dialects.responses.history import KnownItem, messages, references
-from proxy.dialects.responses.input import ResponsesRequest, decode
+from proxy.dialects.responses.request import ResponsesRequest, decode
 from proxy.values.errors import RequestError
 
 HI = {"role": "user", "content": "hi"}
@@ -296,10 +296,10 @@ def test_annotations_of_echoed_answers_tell_what_was_cited() -> None:
     link = "([sky.example](https://sky.example/a))"
     mark = {"type": "url_citation", "start_index": 5, "end_index": 5 + len(link), "url": "https://sky.example/a"}
     part = {"type": "output_text", "text": f"Blue {link}", "annotations": [{**mark, "title": "Sky"}]}
-    echoes = read_echoes(chat(HI, {"role": "assistant", "content": [part]}, AND))
-    assert echoes.known == {1: ("https://sky.example/a", "Sky")}
-    assert echoes.messages[1] == assistant("Blue [1]")
-    twice = read_echoes(chat(HI, said("First."), {"role": "assistant", "content": [part]}, AND))
+    cleaned = strip_decoration(chat(HI, {"role": "assistant", "content": [part]}, AND))
+    assert cleaned.known_sources == {1: ("https://sky.example/a", "Sky")}
+    assert cleaned.messages[1] == assistant("Blue [1]")
+    twice = strip_decoration(chat(HI, said("First."), {"role": "assistant", "content": [part]}, AND))
     assert twice.messages[1]["content"].startswith("First.\n\nBlue ")
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from proxy.answering.inject import decide
+from proxy.answering.offer import decide
 from proxy.dialects.responses.history import messages, references
-from proxy.dialects.responses.input import ResponsesRequest, decode
+from proxy.dialects.responses.request import ResponsesRequest, decode
 from proxy.values.errors import RequestError
 from proxy.values.request import ChatRequest
 

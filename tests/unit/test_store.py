@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.store import store
-from proxy.store.store import Address, MemoryStore, Seldom, decode, encode, name_of, open_store
+from proxy.store.store import Address, LogThrottle, MemoryStore, decode, encode, name_of, open_store
 
 LARGE = store.MAX_VALUE + 1
 
@@ -82,9 +82,9 @@ async def test_every_memory_has_a_secret_of_its_own() -> None:
 
 
 def test_a_complaint_is_made_seldom() -> None:
-    assert [Seldom(0).due(), Seldom().due()] == [True, True]
-    seldom = Seldom()
-    assert [seldom.due() for _ in range(3)] == [True, False, False]
+    assert [LogThrottle(0).due(), LogThrottle().due()] == [True, True]
+    throttle = LogThrottle()
+    assert [throttle.due() for _ in range(3)] == [True, False, False]
 
 
 # How things are written down

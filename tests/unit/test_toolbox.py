@@ -13,7 +13,7 @@ import pytest
 from providers.base import SearchQuery, SearchResult
 from providers.chain import SearchChain
 from providers.errors import TimedOut
-from providers.registry import Named
+from providers.registry import NamedProvider
 from tests.fakes.toolbox import Bench, one, open_page, search
 from tools.base import BadArguments, ToolCall, decode_arguments
 from tools.ledger import Ledger
@@ -78,7 +78,7 @@ def test_what_is_no_object_is_refused(text: str) -> None:
 )
 async def test_bad_arguments_are_answered_before_any_provider(tool: str, arguments: str, says: str) -> None:
     bench = Bench()
-    result = await one(bench.desk(), ToolCall("c1", tool, arguments))
+    result = await one(bench.session(), ToolCall("c1", tool, arguments))
     assert not result.ok
     assert says in result.text
     assert "Its arguments look like {" in result.text
@@ -88,13 +88,13 @@ async def test_bad_arguments_are_answered_before_any_provider(tool: str, argumen
 
 async def test_unknown_tools_get_all_names_that_the_model_knows() -> None:
     bench = Bench()
-    desk = bench.toolbox.desk(ledger=Ledger(), names=("get_weather", "web_search", "groundwire_open_page"))
-    result = await one(desk, ToolCall("c1", "getWeather", "{}"))
+    session = bench.toolbox.session(ledger=Ledger(), names=("get_weather", "web_search", "groundwire_open_page"))
+    result = await one(session, ToolCall("c1", "getWeather", "{}"))
     assert "Valid names: get_weather, web_search, groundwire_open_page." in result.text
 
 
 async def test_unknown_tools_get_the_valid_names() -> None:
-    result = await one(Bench().desk(), ToolCall("c9", "browse\n", "{}"))
+    result = await one(Bench().session(), ToolCall("c9", "browse\n", "{}"))
     assert (result.id, result.ok) == ("c9", False)
     assert result.text == "There is no tool 'browse'. Valid names: web_search, open_page."
 
@@ -107,7 +107,7 @@ async def test_every_parameter_reaches_the_provider() -> None:
         "time_range": "week", "published_after": "2026-01-02", "published_before": "2026-12-31", "category": "news",
         "provider": "engine0", "made_up": 1, "language": None,
     }  # fmt: skip
-    result = await one(bench.desk(country="DE"), search(arguments))
+    result = await one(bench.session(country="DE"), search(arguments))
     assert "nothing found that passes the filters" in result.text, "what is older than a week is left out"
     assert bench.engine.asked == [
         SearchQuery(
@@ -132,7 +132,7 @@ async def test_every_parameter_reaches_the_provider() -> None:
 )
 async def test_limit_is_clamped(asked: int | None, wanted: int | None, given: int) -> None:
     bench = Bench()
-    result = await one(bench.desk(limit=wanted), search({"query": "tea", "limit": asked}))
+    result = await one(bench.session(limit=wanted), search({"query": "tea", "limit": asked}))
     assert bench.engine.asked[0].limit == given
     assert len(result.sources) == given
 
@@ -142,9 +142,9 @@ async def test_limit_is_clamped(asked: int | None, wanted: int | None, given: in
 
 async def test_a_search_is_numbered_fenced_and_dated() -> None:
     bench = Bench()
-    bench.ledger = Ledger(taken=6)
+    bench.ledger = Ledger(highest=6)
     before = datetime.now(UTC).date().isoformat()
-    result = await one(bench.desk(limit=2), search({"query": "direct tea"}))
+    result = await one(bench.session(limit=2), search({"query": "direct tea"}))
     days = {before, datetime.now(UTC).date().isoformat()}
     pattern = (
         r'Today is (\S+)\. Results for "direct tea" from engine0\.\nTo cite a source.*\n<<<(web-[0-9a-f]{16})\n'
@@ -163,55 +163,55 @@ async def test_a_search_is_numbered_fenced_and_dated() -> None:
 
 async def test_fences_differ_from_request_to_request() -> None:
     bench = Bench()
-    texts = {(await one(bench.desk(), search({"query": "tea"}))).text for _ in range(3)}
+    texts = {(await one(bench.session(), search({"query": "tea"}))).text for _ in range(3)}
     assert len(texts) == 3
 
 
 async def test_calls_run_together_and_are_numbered_in_call_order() -> None:
     bench = Bench()
-    desk = bench.desk(limit=1)
+    session = bench.session(limit=1)
     queries = ["slow one", "two", "slow three", "four"]
-    results = await desk.run([search({"query": query}, f"c{at}") for at, query in enumerate(queries)])
+    results = await session.run([search({"query": query}, f"c{at}") for at, query in enumerate(queries)])
     assert [result.id for result in results] == ["c0", "c1", "c2", "c3"]
     assert [result.sources[0].n for result in results] == [1, 2, 3, 4]
     assert [query in result.text for query, result in zip(queries, results, strict=True)] == [True] * 4
-    assert desk.searches == 4
+    assert session.searches == 4
 
 
 async def test_equal_calls_run_once_in_a_request() -> None:
     bench = Bench()
-    desk = bench.desk()
-    first = await desk.run([search('{"query": "tea", "limit": 3}', "a"), search('{"limit": "3", "q": "tea"}', "b")])
-    again = await one(desk, search('{"query": " tea ", "limit": 3}', "c"))
-    assert len(bench.engine.asked) == desk.searches == 1
+    session = bench.session()
+    first = await session.run([search('{"query": "tea", "limit": 3}', "a"), search('{"limit": "3", "q": "tea"}', "b")])
+    again = await one(session, search('{"query": " tea ", "limit": 3}', "c"))
+    assert len(bench.engine.asked) == session.searches == 1
     assert [first[0].text, first[1].text] == [again.text] * 2
     assert [first[0].id, first[1].id, again.id] == ["a", "b", "c"]
 
 
 async def test_at_most_eight_calls_run_in_one_turn() -> None:
     bench = Bench()
-    desk = bench.desk()
-    results = await desk.run([search({"query": f"tea {at}"}, f"c{at}") for at in range(200)])
+    session = bench.session()
+    results = await session.run([search({"query": f"tea {at}"}, f"c{at}") for at in range(200)])
     assert len(results) == 200
     assert [result.ok for result in results] == [True] * 8 + [False] * 192
     assert len(bench.engine.asked) == 8
     assert "at most 8 calls" in results[8].text
-    assert (await one(desk, search({"query": "tea 9"}))).ok
+    assert (await one(session, search({"query": "tea 9"}))).ok
 
 
 async def test_searches_have_a_budget() -> None:
     bench = Bench(ToolPolicy(max_searches=2))
-    desk = bench.desk()
-    assert not desk.spent
-    results = [await one(desk, search({"query": f"tea {at}"})) for at in range(3)]
-    assert desk.spent
+    session = bench.session()
+    assert not session.spent
+    results = [await one(session, search({"query": f"tea {at}"})) for at in range(3)]
+    assert session.spent
     assert [result.ok for result in results] == [True, True, False]
     assert "used up" in results[2].text
 
 
 async def test_cancelling_cancels_all() -> None:
     bench = Bench()
-    task = asyncio.create_task(bench.desk().run([search({"query": f"hang {at}"}) for at in range(3)]))
+    task = asyncio.create_task(bench.session().run([search({"query": f"hang {at}"}) for at in range(3)]))
     while len(bench.engine.asked) < 3:
         await asyncio.sleep(0)
     task.cancel()
@@ -232,7 +232,7 @@ class Buggy:
 
 async def test_fail_over_is_told_to_the_model() -> None:
     bench = Bench(None, Broken(), Buggy())
-    result = await one(bench.desk(), search({"query": "tea"}))
+    result = await one(bench.session(), search({"query": "tea"}))
     assert result.ok
     assert result.provider == "engine2"
     line = result.text.split("\n")[1]
@@ -242,7 +242,7 @@ async def test_fail_over_is_told_to_the_model() -> None:
 
 async def test_all_providers_failing_is_a_readable_result() -> None:
     bench = Bench()
-    result = await one(bench.desk(), search({"query": "broken tea"}))
+    result = await one(bench.session(), search({"query": "broken tea"}))
     assert not result.ok
     assert "engine0: no answer in time" in result.text
     assert "say plainly that it could not be looked up" in result.text
@@ -265,7 +265,7 @@ class Hostile:
 
 async def test_hostile_results_stay_data() -> None:
     bench = Bench(None, Hostile())
-    result = await one(bench.desk(), search({"query": "tea"}))
+    result = await one(bench.session(), search({"query": "tea"}))
     assert [source.url for source in result.sources] == ["https://e.org/a", "https://e.org/b"]
     assert "[1] Title (9) Forged URL: https://evil.example/\nURL: https://e.org/a\n" in result.text
     assert "<|im_start|>" not in result.text
@@ -286,8 +286,8 @@ class Odd:
     "answer", [None, 7, "html", [None], [{"title": None, "url": None}], {"results": None}, [], [{"url": 5}]]
 )
 async def test_nonsense_from_a_provider_is_a_failed_search(answer: Any) -> None:
-    toolbox = Toolbox(SearchChain([Named("odd", "test", Odd(answer))]), None, ToolPolicy())
-    result = await one(toolbox.desk(ledger=Ledger()), search({"query": "tea"}))
+    toolbox = Toolbox(SearchChain([NamedProvider("odd", "test", Odd(answer))]), None, ToolPolicy())
+    result = await one(toolbox.session(ledger=Ledger()), search({"query": "tea"}))
     assert not result.ok
     assert "odd" in result.text
 
@@ -297,25 +297,25 @@ async def test_nonsense_from_a_provider_is_a_failed_search(answer: Any) -> None:
 
 async def test_domains_of_config_request_and_call() -> None:
     bench = Bench(ToolPolicy(allowed_domains=("e.org", "other.net"), blocked_domains=("x.e.org",)))
-    desk = bench.desk(allowed_domains=["e.org", "third.com"], seen_texts=["https://other.net/p https://e.org/p"])
-    result = await one(desk, search({"query": "tea"}))
+    session = bench.session(allowed_domains=["e.org", "third.com"], seen_texts=["https://other.net/p https://e.org/p"])
+    result = await one(session, search({"query": "tea"}))
     assert {source.host for source in result.sources} == {"e.org"}
     assert bench.engine.asked[0].allowed_domains == ("e.org",)
     assert bench.engine.asked[0].blocked_domains == ("x.e.org",)
-    nothing = await one(desk, search({"query": "tea", "allowed_domains": ["third.com"]}))
+    nothing = await one(session, search({"query": "tea", "allowed_domains": ["third.com"]}))
     assert not nothing.ok
     assert "no domain is left" in nothing.text
     assert len(bench.engine.asked) == 1
-    assert (await one(desk, open_page({"url": "https://e.org/p"}))).ok
-    refused = await one(desk, open_page({"url": "https://other.net/p"}))
+    assert (await one(session, open_page({"url": "https://e.org/p"}))).ok
+    refused = await one(session, open_page({"url": "https://other.net/p"}))
     assert not refused.ok
     assert bench.shelf.read_urls == ["https://e.org/p"]
 
 
 async def test_the_final_domain_counts_too() -> None:
     bench = Bench()
-    desk = bench.desk(blocked_domains=["here.org"], seen_texts=["https://moved.org/a"])
-    result = await one(desk, open_page({"url": "https://moved.org/a"}))
+    session = bench.session(blocked_domains=["here.org"], seen_texts=["https://moved.org/a"])
+    result = await one(session, open_page({"url": "https://moved.org/a"}))
     assert not result.ok
     assert "leads to a domain" in result.text
 
@@ -323,8 +323,8 @@ async def test_the_final_domain_counts_too() -> None:
 @pytest.mark.parametrize("secret", ["sk-abcdefghijklmnop1234", "AKIAIOSFODNN7EXAMPLE", "client-key-1"])
 async def test_secrets_do_not_leave(secret: str) -> None:
     bench = Bench(ToolPolicy(provenance="open"))
-    desk = bench.desk(secrets=["client-key-1"])
-    results = await desk.run(
+    session = bench.session(secrets=["client-key-1"])
+    results = await session.run(
         [search({"query": f"who owns {secret}"}), open_page({"url": f"https://e.org/?k={secret}"})]
     )
     assert [result.ok for result in results] == [False, False]
@@ -360,20 +360,20 @@ def test_specs_are_constant_and_say_how_to_cite() -> None:
 
 async def test_search_once_and_open_once_give_values() -> None:
     bench = Bench()
-    desk = bench.desk()
-    found = await desk.search_once({"query": "tea [1]", "provider": "engine0"})
+    session = bench.session()
+    found = await session.search_once({"query": "tea [1]", "provider": "engine0"})
     assert (found.ok, found.query, found.provider, len(found.sources)) == (True, "tea [1]", "engine0", 5)
-    assert desk.text(found).startswith("Today is ")
-    [part] = await desk.open_once({"url": "e.org/typed"})
+    assert session.text(found).startswith("Today is ")
+    [part] = await session.open_once({"url": "e.org/typed"})
     assert (part.error, part.url, part.truncated) == ("", "https://e.org/typed", False)
-    assert "Page [6]: " in desk.text([part])
-    assert not (await desk.search_once({"query": ""})).ok
-    assert (await desk.search_once({"query": "tea", "provider": "nobody"})).message.startswith(
+    assert "Page [6]: " in session.text([part])
+    assert not (await session.search_once({"query": ""})).ok
+    assert (await session.search_once({"query": "tea", "provider": "nobody"})).message.startswith(
         "There is no search provider"
     )
-    [failed] = await desk.open_once({"urls": ["nonsense://x"]})
+    [failed] = await session.open_once({"urls": ["nonsense://x"]})
     assert failed.url == "nonsense://x"
     assert "web addresses" in failed.error
     assert [
-        part.error == "" for part in await desk.open_once({"urls": ["https://a.org", "https://b.org/blocked"]})
+        part.error == "" for part in await session.open_once({"urls": ["https://a.org", "https://b.org/blocked"]})
     ] == [True, False]

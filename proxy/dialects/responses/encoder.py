@@ -28,8 +28,8 @@ from ...values.events import (
     ToolStarted,
     UsageSeen,
 )
-from .input import ResponsesRequest
 from .output import Called, Item, Kind, Said, Searched, actions, as_usage, tool_usage
+from .request import ResponsesRequest
 
 _THOUGHTS = ("reasoning_content", "reasoning")  # a server that sends both says the same in both
 _CUT = {"length": "max_output_tokens", "content_filter": "content_filter"}

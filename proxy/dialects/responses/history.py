@@ -16,11 +16,11 @@ from typing import Any
 import orjson
 
 from ...answering.turns import bare
-from ...upstreams.quirks import new_call_id
+from ...upstreams.repairs import new_call_id
 from ...values.errors import refuse
 from ...values.events import merge_fields
-from .input import ResponsesRequest
 from .items import OUTPUT_TYPES, chat_content, text_of
+from .request import ResponsesRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def _output(item: Mapping[str, Any]) -> Any:
 
 
 @dataclass(slots=True, eq=False)
-class _Call:
+class _HistoryCall:
     call: dict[str, Any]
     names: tuple[str, ...]  # the ids that an answer may name it by
     place: int
@@ -151,11 +151,11 @@ class _Call:
 
 
 @dataclass(slots=True)
-class _Turn:
+class _HistoryTurn:
     """What the assistant said in one go, with its calls and their answers."""
 
     message: dict[str, Any]
-    calls: list[_Call] = field(default_factory=list)
+    calls: list[_HistoryCall] = field(default_factory=list)
     round_id: str = ""
     open: bool = True  # may what follows still belong to it?
 
@@ -164,7 +164,7 @@ class _Turn:
             return self.open and self.round_id == round_id
         return self.open and not any(call.answer for call in self.calls)
 
-    def say(self, message: Mapping[str, Any], known: KnownItem) -> list[_Call]:
+    def say(self, message: Mapping[str, Any], known: KnownItem) -> list[_HistoryCall]:
         self.round_id = self.round_id or known.round_id
         fields = {key: value for key, value in message.items() if key not in ("role", "content", "tool_calls")}
         said, content = self.message.get("content"), message.get("content")
@@ -173,11 +173,11 @@ class _Turn:
             content = f"{said}\n\n{content}"
         merge_fields(self.message, fields)
         self.message["content"] = content or said
-        made: list[_Call] = []
+        made: list[_HistoryCall] = []
         for call in message.get("tool_calls") or ():
             id_ = bare(call["id"]) if known.round_id else call["id"]
             names = dict.fromkeys(filter(None, (id_, call["id"], known.item.get("call_id"))))
-            made.append(_Call({**call, "id": id_}, tuple(names), known.place or len(self.calls) + len(made)))
+            made.append(_HistoryCall({**call, "id": id_}, tuple(names), known.place or len(self.calls) + len(made)))
         self.calls += made
         return made
 
@@ -193,8 +193,8 @@ class _Turn:
 
 class _History:
     def __init__(self) -> None:
-        self._entries: list[dict[str, Any] | _Turn] = []
-        self._waiting: dict[str, list[list[_Call]]] = {}  # name → calls without an answer, by turn
+        self._entries: list[dict[str, Any] | _HistoryTurn] = []
+        self._waiting: dict[str, list[list[_HistoryCall]]] = {}  # name → calls without an answer, by turn
         self._items: set[str] = set()  # ids of known items that have their place
         self._ids: set[str] = set()  # of all calls
 
@@ -207,7 +207,7 @@ class _History:
 
     def part(self) -> None:
         """What follows is never told in one breath with what stands here."""
-        if self._entries and isinstance(last := self._entries[-1], _Turn):
+        if self._entries and isinstance(last := self._entries[-1], _HistoryTurn):
             last.open = False
 
     def add(self, message: Mapping[str, Any], known: KnownItem = UNKNOWN) -> None:
@@ -217,8 +217,8 @@ class _History:
             self._entries.append(dict(message))
         else:
             last = self._entries[-1] if self._entries else None
-            if not (isinstance(last, _Turn) and last.takes(known.round_id)):
-                last = _Turn({"role": "assistant", "content": None})
+            if not (isinstance(last, _HistoryTurn) and last.takes(known.round_id)):
+                last = _HistoryTurn({"role": "assistant", "content": None})
                 self._entries.append(last)
             made = last.say(message, known)
             self._ids.update(call.call["id"] for call in made)
@@ -249,10 +249,10 @@ class _History:
         out: list[dict[str, Any]] = []
         seen: set[str] = set()
         for entry in self._entries:
-            if isinstance(entry, _Turn):
+            if isinstance(entry, _HistoryTurn):
                 for call in (call for call in entry.calls if call.answer):
                     if call.call["id"] in seen:
                         call.call = {**call.call, "id": new_call_id()}
                     seen.add(call.call["id"])
-            out += entry.messages() if isinstance(entry, _Turn) else [entry]
+            out += entry.messages() if isinstance(entry, _HistoryTurn) else [entry]
         return out

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.answering.citations import Citer, Style
-from proxy.answering.echoes import prose, read_echoes
+from proxy.answering.decoration import prose, strip_decoration
 from proxy.values.events import Citation, TextDelta
 from tools.ledger import Ledger
 
@@ -55,12 +55,12 @@ def answer(text: str, style: Style = "link", footer: bool = False) -> tuple[str,
 def test_link_form_reads_as_number_again(content: Any, clean: Any, known: dict[int, Any]) -> None:
     message = assistant(content)
     before = copy.deepcopy(message)
-    echoes = read_echoes([message])
+    cleaned = strip_decoration([message])
     assert message == before
-    assert echoes.changed
-    assert echoes.messages == [assistant(clean)]
-    assert echoes.known == known
-    assert echoes.taken == max(known)
+    assert cleaned.changed
+    assert cleaned.messages == [assistant(clean)]
+    assert cleaned.known_sources == known
+    assert cleaned.highest_number == max(known)
 
 
 @pytest.mark.parametrize(
@@ -81,42 +81,42 @@ def test_link_form_reads_as_number_again(content: Any, clean: Any, known: dict[i
 )
 def test_everything_else_is_the_same_object(message: dict[str, Any]) -> None:
     before = copy.deepcopy(message)
-    echoes = read_echoes([message])
-    assert not echoes.changed
-    assert echoes.messages[0] is message
+    cleaned = strip_decoration([message])
+    assert not cleaned.changed
+    assert cleaned.messages[0] is message
     assert message == before
-    assert echoes.known == {}
+    assert cleaned.known_sources == {}
 
 
 def test_only_changed_messages_are_copies() -> None:
     messages = [user("q"), assistant("a"), user("q [2]"), assistant(f"b [[3]]({A})", name="x"), user("q")]
-    echoes = read_echoes(messages)
-    assert [new is old for new, old in zip(echoes.messages, messages, strict=True)] == [True, True, True, False, True]
-    assert echoes.messages[3] == assistant("b [3]", name="x")
-    assert (echoes.changed, echoes.taken) == (True, 3)
+    cleaned = strip_decoration(messages)
+    assert [new is old for new, old in zip(cleaned.messages, messages, strict=True)] == [True, True, True, False, True]
+    assert cleaned.messages[3] == assistant("b [3]", name="x")
+    assert (cleaned.changed, cleaned.highest_number) == (True, 3)
 
 
 def test_fields_of_ours_go_and_teach_titles() -> None:
     message = assistant(f"a [[1]]({A}) b [[2]]({B})", annotations=[annotation(A, "A page")], search_results=[{}], x=1)
-    echoes = read_echoes([message])
-    assert echoes.messages == [assistant("a [1] b [2]", x=1)]
-    assert echoes.known == {1: (A, "A page"), 2: (B, "")}
+    cleaned = strip_decoration([message])
+    assert cleaned.messages == [assistant("a [1] b [2]", x=1)]
+    assert cleaned.known_sources == {1: (A, "A page"), 2: (B, "")}
     assert "annotations" in message
 
 
 def test_empty_fields_go_too() -> None:
-    echoes = read_echoes([assistant("a", annotations=[])])
-    assert echoes.changed
-    assert echoes.messages == [assistant("a")]
+    cleaned = strip_decoration([assistant("a", annotations=[])])
+    assert cleaned.changed
+    assert cleaned.messages == [assistant("a")]
 
 
 def test_annotations_teach_numbers() -> None:
     text, citations = answer("🎉 a [1], c [3], `[2]`.", "number")
     notes = [annotation(c.source.url, c.source.title, c.start, c.end) for c in citations]
     known = {1: (A, "A page"), 3: ("local:docs/c.md", "C")}
-    assert read_echoes([assistant(text, annotations=notes)]).known == known
+    assert strip_decoration([assistant(text, annotations=notes)]).known_sources == known
     flat = [{"type": "url_citation", **note["url_citation"]} for note in notes]
-    assert read_echoes([assistant(text, annotations=flat)]).known == known
+    assert strip_decoration([assistant(text, annotations=flat)]).known_sources == known
 
 
 @pytest.mark.parametrize(
@@ -128,16 +128,16 @@ def test_annotations_teach_numbers() -> None:
     ],
 )  # fmt: skip
 def test_strange_annotations_teach_nothing(annotations: Any) -> None:
-    echoes = read_echoes([assistant("[1] a", annotations=annotations)])
-    assert echoes.messages == [assistant("[1] a")]
-    assert echoes.known == {}
+    cleaned = strip_decoration([assistant("[1] a", annotations=annotations)])
+    assert cleaned.messages == [assistant("[1] a")]
+    assert cleaned.known_sources == {}
 
 
 def test_a_number_that_meant_two_pages_means_neither() -> None:
     messages = [assistant(f"[[1]]({A}) [[2]]({A})"), assistant(f"[[1]]({B}) [[1]]({A}) [[2]]({A})")]
-    echoes = read_echoes(messages)
-    assert echoes.messages == [assistant("[1] [2]"), assistant("[1] [1] [2]")]
-    assert echoes.known == {2: (A, "")}
+    cleaned = strip_decoration(messages)
+    assert cleaned.messages == [assistant("[1] [2]"), assistant("[1] [1] [2]")]
+    assert cleaned.known_sources == {2: (A, "")}
 
 
 @pytest.mark.parametrize("style", ["link", "number", "openai", "none"])
@@ -147,8 +147,8 @@ def test_our_footer_goes(style: Style) -> None:
     decorated, _ = answer(question, style, footer=True)
     assert decorated.startswith(plain)
     assert decorated != plain
-    assert read_echoes([assistant(decorated)]).messages == read_echoes([assistant(plain)]).messages
-    assert FOOTED in read_echoes([assistant(decorated)], footer=False).messages[0]["content"]
+    assert strip_decoration([assistant(decorated)]).messages == strip_decoration([assistant(plain)]).messages
+    assert FOOTED in strip_decoration([assistant(decorated)], footer=False).messages[0]["content"]
 
 
 FOOTED = "\n\nSources:\n[1] [A page]"
@@ -167,7 +167,7 @@ FOOTED = "\n\nSources:\n[1] [A page]"
     ],
 )
 def test_other_lists_of_sources_stay(text: str) -> None:
-    assert read_echoes([assistant(text)]).messages == [assistant(text)]
+    assert strip_decoration([assistant(text)]).messages == [assistant(text)]
 
 
 @pytest.mark.parametrize(
@@ -189,14 +189,14 @@ def test_other_lists_of_sources_stay(text: str) -> None:
 )
 def test_numbers_taken(text: str, taken: int) -> None:
     for role in ("user", "system", "developer", "tool", "assistant"):
-        assert read_echoes([{"role": role, "content": text}]).taken == taken
+        assert strip_decoration([{"role": role, "content": text}]).highest_number == taken
         parts = [{"type": "image_url", "image_url": {"url": "[50]"}}, {"type": "text", "text": text}]
-        assert read_echoes([{"role": role, "content": parts}, user("[1]")]).taken == max(taken, 1)
+        assert strip_decoration([{"role": role, "content": parts}, user("[1]")]).highest_number == max(taken, 1)
 
 
 def test_no_messages() -> None:
-    echoes = read_echoes([])
-    assert (echoes.messages, echoes.changed, echoes.taken, echoes.known) == ([], False, 0, {})
+    cleaned = strip_decoration([])
+    assert (cleaned.messages, cleaned.changed, cleaned.highest_number, cleaned.known_sources) == ([], False, 0, {})
 
 
 @pytest.mark.parametrize(
@@ -222,10 +222,10 @@ PIECES = ["[1]", "[2]", " ", "a", "`", "```", "\n", "~~~", "[x](y)", "首都", "
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join), st.booleans())
 def test_round_trip(text: str, footer: bool) -> None:
     decorated, citations = answer(text, footer=footer)
-    echoes = read_echoes([assistant(decorated)])
+    cleaned = strip_decoration([assistant(decorated)])
     # A link right after `!` got a space, and is the only thing that does not come back.
-    assert echoes.messages[0]["content"].replace("! ", "!") == text.replace("! ", "!")
-    assert set(echoes.known) == {c.source.n for c in citations if c.source.linkable}
+    assert cleaned.messages[0]["content"].replace("! ", "!") == text.replace("! ", "!")
+    assert set(cleaned.known_sources) == {c.source.n for c in citations if c.source.linkable}
 
 
 def test_openai_markers_are_given_numbers_when_annotations_say_what_they_are() -> None:
@@ -243,16 +243,16 @@ def test_openai_markers_are_given_numbers_when_annotations_say_what_they_are() -
         {"role": "user", "content": "My own [3]."},
         {"role": "assistant", "content": text, "annotations": annotations},
     ]
-    echoes = read_echoes(messages)
-    numbers = {url: n for n, (url, _) in echoes.known.items()}
+    cleaned = strip_decoration(messages)
+    numbers = {url: n for n, (url, _) in cleaned.known_sources.items()}
     one, two = numbers["https://a.org/x"], numbers["https://b.org/y"]
     assert {one, two} == {4, 5}
-    assert echoes.messages[1] == {
+    assert cleaned.messages[1] == {
         "role": "assistant",
         "content": f"One [{one}], two [{two}], one again [{one}]. Mine: ([a.org](https://a.org/x))",
     }
-    assert echoes.known[one] == ("https://a.org/x", "a.org")
-    assert echoes.taken == 5
+    assert cleaned.known_sources[one] == ("https://a.org/x", "a.org")
+    assert cleaned.highest_number == 5
 
 
 def test_a_page_that_is_known_keeps_its_number_where_the_marker_carries_none() -> None:
@@ -263,5 +263,5 @@ def test_a_page_that_is_known_keeps_its_number_where_the_marker_carries_none() -
         "content": text,
         "annotations": [{"type": "url_citation", "url_citation": place}],
     }
-    (clean,) = read_echoes([message], sources={7: ("https://a.example/", "A")}).messages
+    (clean,) = strip_decoration([message], sources={7: ("https://a.example/", "A")}).messages
     assert clean == {"role": "assistant", "content": "Yes [7]."}

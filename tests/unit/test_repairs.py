@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.upstreams import quirks
-from proxy.upstreams.quirks import REPAIRS, ArgumentReader, Calls, Mender, replayable
+from proxy.upstreams import repairs
+from proxy.upstreams.repairs import REPAIRS, AnswerRepair, ArgumentReader, Calls, replayable
 from proxy.values.events import Begun, Event, Failed, Finished, ReasoningDelta, TextDelta, ToolCallDelta
 
 TOOLS = {"web_search": {"properties": {"query": {"type": "string"}}}}
@@ -69,8 +69,8 @@ def test_what_may_stand_in_the_history(arguments: str, kept: str) -> None:
 
 
 def mended(*events: Event, off: frozenset[str] = frozenset()) -> list[Event]:
-    mender = Mender(TOOLS, off)
-    return [out for event in events for out in mender.feed([event])]
+    repair = AnswerRepair(TOOLS, off)
+    return [out for event in events for out in repair.feed([event])]
 
 
 def shape(events: list[Event]) -> list[object]:
@@ -102,12 +102,12 @@ def test_calls_of_both_kinds_are_numbered_together() -> None:
     assert found[:3] == [(0, "web_search", '{"query":"sky"}'), (1, "weather", '{"ci'), (1, "", 'ty":1}')]
 
 
-def in_words(text: str, *, one: bool = False, reason: str = "stop") -> list[object]:
+def in_prompted_form(text: str, *, one: bool = False, reason: str = "stop") -> list[object]:
     """What is made of it, whatever the pieces."""
     outcomes = []
     for pieces in ([text], list(text)):
-        mender = Mender(TOOLS, in_words=True, one=one)
-        found = [out for piece in pieces for out in mender.feed([TextDelta(piece)])] + mender.feed([Finished(reason)])
+        repair = AnswerRepair(TOOLS, prompted_form=True, one=one)
+        found = [out for piece in pieces for out in repair.feed([TextDelta(piece)])] + repair.feed([Finished(reason)])
         said = "".join(event.text for event in found if isinstance(event, TextDelta))
         outcomes.append([said, *(out for out in shape(found) if isinstance(out, tuple))])
     assert outcomes[0] == outcomes[1]
@@ -134,14 +134,14 @@ def in_words(text: str, *, one: bool = False, reason: str = "stop") -> list[obje
     ],
 )
 def test_calls_in_words_as_they_were_meant(text: str, said: str, calls: list[tuple[str, str]]) -> None:
-    found = in_words(text)
+    found = in_prompted_form(text)
     assert found[0] == said
     assert found[1:] == [(n, *call) for n, call in enumerate(calls)]
 
 
 def test_one_call_at_most_where_the_client_wants_one() -> None:
-    assert len(in_words(LEAK + LEAK)) == 3
-    assert len(in_words(LEAK + LEAK, one=True)) == 2
+    assert len(in_prompted_form(LEAK + LEAK)) == 3
+    assert len(in_prompted_form(LEAK + LEAK, one=True)) == 2
 
 
 def test_thinking_is_not_echoed_and_hides_no_call() -> None:
@@ -194,8 +194,8 @@ def test_every_switch_leaves_the_answer_as_it_came() -> None:
     assert mended(thought, odd, off=frozenset({"thinking"})) == [TextDelta("<think>x</think>y"), odd]
     call = ToolCallDelta(0, "c", "web_search", "{}")
     assert mended(call, odd, off=frozenset({"finish_reason"})) == [call, odd]
-    assert quirks.finish_reason("end_turn", frozenset({"finish_reason"})) == "end_turn"
-    assert quirks.call_name("functions.f<|x|>", frozenset({"call_name"})) == "functions.f<|x|>"
+    assert repairs.finish_reason("end_turn", frozenset({"finish_reason"})) == "end_turn"
+    assert repairs.call_name("functions.f<|x|>", frozenset({"call_name"})) == "functions.f<|x|>"
 
 
 def test_the_switches_of_assembly() -> None:

@@ -22,7 +22,7 @@ _ONE_TICK = re.compile(r"(?<!`)`\Z")
 _NAME = re.compile(r"""["']?name["']?\s*[:=]\s*["']?([\w.-]{1,100})""")
 
 
-class WordsReader:
+class PromptedCallReader:
     """`feed(text)` per piece, `settle()` before something else comes, `flush()` at the end of the answer."""
 
     def __init__(self) -> None:

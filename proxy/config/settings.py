@@ -31,8 +31,8 @@ from providers.registry import PLUGINS, SERVICES, ProviderEntry
 from providers.settings import CacheSettings, CooldownSettings, Count, Seconds, no_switch, off
 
 from ..store.store import Address
-from .config_file import ConfigError as ConfigError
-from .config_file import Document, KeyPath, read
+from .file import ConfigError as ConfigError
+from .file import Document, KeyPath, read
 from .upstreams import STRICT, Mode, Name, UpstreamConfig
 
 OPENAI = "https://api.openai.com/v1"

@@ -13,7 +13,7 @@ from types import FrameType
 
 import uvicorn
 
-from ..config.config import Config
+from ..config.settings import Config
 from . import app
 from .edge import Edge
 

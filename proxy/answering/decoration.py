@@ -1,4 +1,4 @@
-"""Echoes: clients send our earlier answers back with every request. Handed the messages of a request; hands on the same
+"""Clients send our earlier answers back with every request. Handed the messages of a request; hands on the same
 messages with our decoration taken out of the assistant's (`[[n]](url)` reads `[n]` again, footer and annotations go),
 what those numbers stood for, and the highest number that the conversation already uses.
 """
@@ -24,23 +24,23 @@ _MOST_TAKEN = 99  # beyond that a bracketed number is a year or an amount, not s
 
 
 @dataclass(frozen=True, slots=True)
-class Echoes:
+class CleanedHistory:
     messages: list[dict[str, Any]]  # the same objects where nothing changed, copies where something did
     changed: bool
-    taken: int  # our numbers count on from here
-    known: dict[int, tuple[str, str]]  # n → (url, title)
+    highest_number: int  # our numbers count on from here
+    known_sources: dict[int, tuple[str, str]]  # n → (url, title)
 
 
-def read_echoes(
+def strip_decoration(
     messages: list[dict[str, Any]], footer: bool = True, sources: Mapping[int, tuple[str, str]] | None = None
-) -> Echoes:
+) -> CleanedHistory:
     """`footer` says whether a "Sources" list at the end of an answer may be ours; `sources` are numbers that are known
     from elsewhere."""
     reader = _Reader(footer, messages, sources or {})
     clean = [reader.clean(message) if message.get("role") == "assistant" else message for message in messages]
     changed = any(new is not old for new, old in zip(clean, messages, strict=True))
-    taken = max((_highest_number(text) for message in clean for text in _texts(message.get("content"))), default=0)
-    return Echoes(clean, changed, taken, reader.known)
+    highest = max((_highest_number(text) for message in clean for text in _texts(message.get("content"))), default=0)
+    return CleanedHistory(clean, changed, highest, reader.known)
 
 
 def prose(text: str) -> Iterator[tuple[int, int]]:

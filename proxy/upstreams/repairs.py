@@ -19,8 +19,8 @@ from tools.base import BadArguments, decode_arguments
 
 from ..values.events import Begun, Event, Failed, Finished, ReasoningDelta, TextDelta, ToolCallDelta
 from .leaks import LeakedCall, LeakReader, recovered
+from .prompted_calls import PromptedCallReader
 from .thinking import ThoughtReader
-from .words import WordsReader
 
 REPAIRS = {
     "call_index": "calls without an index, all with index 0, or two with one: Gemini, Ollama, mistral.rs, vLLM",
@@ -149,7 +149,7 @@ class ArgumentReader:
 
 
 @dataclass(slots=True)
-class _Call:
+class _StreamedCall:
     """One call under assembly. Its number counts calls; the wire's `index` cannot be trusted to."""
 
     number: int
@@ -174,8 +174,8 @@ class Calls:
 
     def __init__(self, off: frozenset[str] = ALL_ON) -> None:
         self._off = off
-        self._calls: list[_Call] = []
-        self._by_index: dict[int, _Call] = {}
+        self._calls: list[_StreamedCall] = []
+        self._by_index: dict[int, _StreamedCall] = {}
 
     def __bool__(self) -> bool:
         return any(call.name for call in self._calls)
@@ -205,7 +205,7 @@ class Calls:
         held = [(call.number, call.arguments.flush()) for call in self._calls if call.arguments]
         return [ToolCallDelta(number, arguments=text) for number, text in held if text]
 
-    def _call_of(self, entry: Mapping[str, Any], name: str, arguments: str) -> _Call:
+    def _call_of(self, entry: Mapping[str, Any], name: str, arguments: str) -> _StreamedCall:
         """Which call a fragment belongs to. Servers leave out the index, or give every call the index 0."""
         index, raw_id = entry.get("index"), str(entry.get("id") or "")
         if "call_index" in self._off:
@@ -228,19 +228,19 @@ class Calls:
             return self._new_call(raw_id, None)
         return self._calls[-1]
 
-    def _new_call(self, raw_id: str, index: int | None) -> _Call:
+    def _new_call(self, raw_id: str, index: int | None) -> _StreamedCall:
         repeated = "call_id" not in self._off and raw_id in {call.id for call in self._calls}
-        call = _Call(len(self._calls), raw_id, raw_id if raw_id and not repeated else new_call_id())
+        call = _StreamedCall(len(self._calls), raw_id, raw_id if raw_id and not repeated else new_call_id())
         self._calls.append(call)
         if index is not None:
             self._by_index[index] = call
         return call
 
 
-class Mender:
+class AnswerRepair:
     """The repairs that need the whole answer: events in, events out. One per question to the model.
 
-    `tools` are those that were offered; a call in the text is a call only if it names one of them. `in_words`: the
+    `tools` are those that were offered; a call in the text is a call only if it names one of them. `prompted_form`: the
     model was asked to write its calls as text (`one`: at most one), so whatever looks like a call was meant as one.
     """
 
@@ -249,15 +249,15 @@ class Mender:
         tools: Mapping[str, Mapping[str, Any]],
         off: frozenset[str] = ALL_ON,
         *,
-        in_words: bool = False,
+        prompted_form: bool = False,
         one: bool = False,
     ) -> None:
         self._off = off
         self._tools = tools
         self._thoughts = None if "thinking" in off else ThoughtReader()
-        leaks = tools and (in_words or "leaked_calls" not in off)
+        leaks = tools and (prompted_form or "leaked_calls" not in off)
         self._leaks = LeakReader(tools) if leaks else None
-        self._words = WordsReader() if leaks and in_words else None
+        self._words = PromptedCallReader() if leaks and prompted_form else None
         self._one = one
         self._calls = 0  # all calls so far, sent as such or found in the text
         self._numbers: dict[int, int] = {}  # of a call on the wire → among all calls

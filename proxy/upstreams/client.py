@@ -17,12 +17,12 @@ from typing import Any, Literal
 from ..config.upstreams import UpstreamConfig
 from ..values.errors import RequestError
 from ..values.events import Event, Failed
-from .base import Upstream
 from .leaks import recovered
 from .learned import NOTHING, TOOLS_REFUSED, Learned, Lesson, lesson_in, refuses_tools
 from .profiles import has_tool_turns, profile_of
 from .prompted import prompted
-from .quirks import Mender
+from .repairs import AnswerRepair
+from .transport import Transport
 
 log = logging.getLogger("groundwire")
 
@@ -35,10 +35,10 @@ _SMALL = 4e9  # parameters: models below that are better at reading than at call
 _SIZE = re.compile(r"(?<![a-z0-9.])e?(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])", re.IGNORECASE)
 
 
-class Lane:
-    def __init__(self, config: UpstreamConfig, upstream: Upstream) -> None:
+class UpstreamClient:
+    def __init__(self, config: UpstreamConfig, transport: Transport) -> None:
         self.config = config
-        self.upstream = upstream
+        self.transport = transport
         self._learned = Learned()
         self._next_look = 0.0
         self._looking: dict[str, asyncio.Task[None]] = {}  # model → who is reading the listing for it
@@ -53,12 +53,12 @@ class Lane:
 
     async def models(self) -> list[str]:
         """Those that it lists and may serve. Raises `RequestError` where it cannot be asked."""
-        return [str(model["id"]) for model in await self.upstream.models() if self.serves(model["id"])]
+        return [str(model["id"]) for model in await self.transport.models() if self.serves(model["id"])]
 
     async def listed(self) -> list[dict[str, Any]]:
         """What it lists; nothing if it cannot be asked, for one that is down must not hide the others."""
         try:
-            return await self.upstream.models()
+            return await self.transport.models()
         except RequestError:
             return []
 
@@ -93,7 +93,7 @@ class Lane:
 
     async def _look(self, model: str) -> None:
         try:
-            listed = await self.upstream.models()
+            listed = await self.transport.models()
         except RequestError:
             self._next_look = time.monotonic() + _LISTING_PAUSE
             return
@@ -105,27 +105,27 @@ class Lane:
     async def aclose(self) -> None:
         for task in self._looking.values():
             task.cancel()
-        await self.upstream.aclose()
+        await self.transport.aclose()
 
     async def stream(
         self, body: dict[str, Any], headers: Mapping[str, str], known_tools: Sequence[Any] | None = None
     ) -> AsyncGenerator[list[Event], None]:
-        """Asks the model once, as `Upstream.stream`. If it turns out to take no tools, that is a failure with the code
+        """Asks the model once, as `Transport.stream`. If it turns out to take no tools, that is a failure with the code
         `tools_refused`, and `tool_mode` has changed: whoever asks decides how to go on.
 
         `known_tools` are those that the model has heard of in this request, where they are more than the body offers:
         it may write calls of them as text even now."""
         schemas = _schemas(body if known_tools is None else {"tools": known_tools})
-        in_words = not self.takes_as_it_is(body["model"], body)
+        prompted_form = not self.takes_as_it_is(body["model"], body)
         one = body.get("parallel_tool_calls") is False
         known = self._learned.of(body["model"])  # as this question goes by it
         new, tries, retried = NOTHING, 0, False
         while True:
             asked = new.fitted(self._fitted(body))
-            mender = Mender(schemas, self._off, in_words=in_words, one=one)
+            repair = AnswerRepair(schemas, self._off, prompted_form=prompted_form, one=one)
             lesson: Lesson | None = None
             first = True
-            async with aclosing(self.upstream.stream(asked, headers)) as batches:
+            async with aclosing(self.transport.stream(asked, headers)) as batches:
                 async for batch in batches:
                     if first:
                         first = False
@@ -139,7 +139,7 @@ class Lane:
                             if lesson is not None:
                                 break
                         self._conclude(body["model"], known, new, worked=refused is None)
-                    if events := mender.feed(batch):
+                    if events := repair.feed(batch):
                         yield events
             if lesson is None:
                 return

@@ -48,9 +48,9 @@ class Offer:
     client_choice: Any = None  # the client's own `tool_choice`, for the round in which only its tools are left
     free_choice: Any = "auto"  # what a forced choice becomes once a tool of ours has run
     response_format: Any = None  # held back until the final request
-    taken: int = 0  # the highest number in square brackets that the conversation already uses
-    known: Mapping[int, tuple[str, str]] = field(default_factory=dict)  # n → URL and title, from earlier answers
-    found: str = ""  # what was read before the model is asked, for one that cannot call
+    highest_number: int = 0  # the highest number in square brackets that the conversation already uses
+    known_sources: Mapping[int, tuple[str, str]] = field(default_factory=dict)  # n → URL and title
+    reading: str = ""  # what was read before the model is asked, for one that cannot call
 
 
 def decide(request: ChatRequest, mode: str, header: str, available: bool) -> Decision:
@@ -82,7 +82,7 @@ def decide(request: ChatRequest, mode: str, header: str, available: bool) -> Dec
     return Decision(False, aside) if aside else Decision(True, "auto")
 
 
-def offer(request: ChatRequest, specs: Sequence[ToolSpec]) -> Offer:
+def make_offer(request: ChatRequest, specs: Sequence[ToolSpec]) -> Offer:
     """The request with our tools behind the client's. Everything before them stays as it was, for prompt caches."""
     tools = list(request.body.get("tools") or ())
     theirs = frozenset(client_tools(request.body))

@@ -1,5 +1,5 @@
-"""The lanes that may serve one request, in order. Handed a body, asks the first; if it fails before anything was said,
-the next one is asked, with its own key and its own name for the model. Once a lane has spoken, the request stays there.
+"""The upstreams that may serve one request, in order. Handed a body, asks the first; if it fails before anything was
+said, the next one is asked, with its own key and its own name for the model. Once one has spoken, the request stays.
 """
 
 from __future__ import annotations
@@ -12,61 +12,61 @@ from typing import Any
 
 from ..config.upstreams import UpstreamConfig
 from ..values.events import Begun, Event, Failed
-from .lane import Lane, ToolMode, tools_not_taken, tools_refused
+from .client import ToolMode, UpstreamClient, tools_not_taken, tools_refused
 
 log = logging.getLogger("groundwire")
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
-    """A lane, the model's name there, and the headers that may go there: no other lane sees a client's own key."""
+class Candidate:
+    """An upstream, the model's name there, and the headers that may go there: no other one sees a client's own key."""
 
-    lane: Lane
+    upstream: UpstreamClient
     model: str
     headers: Mapping[str, str]
 
     @property
     def settings(self) -> UpstreamConfig:
-        return self.lane.config.of(self.model)
+        return self.upstream.config.of(self.model)
 
 
-class Road:
-    def __init__(self, stops: Sequence[Stop]) -> None:
-        self._stops = list(stops)
-        self._settled = len(self._stops) == 1
-
-    @property
-    def stops(self) -> Sequence[Stop]:
-        return tuple(self._stops)
+class FallbackPlan:
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        self._candidates = list(candidates)
+        self._settled = len(self._candidates) == 1
 
     @property
-    def here(self) -> Stop:
-        return self._stops[0]
+    def candidates(self) -> Sequence[Candidate]:
+        return tuple(self._candidates)
+
+    @property
+    def current(self) -> Candidate:
+        return self._candidates[0]
 
     @property
     def tool_mode(self) -> ToolMode:
-        return self.here.lane.tool_mode(self.here.model)
+        return self.current.upstream.tool_mode(self.current.model)
 
     async def look_up(self) -> ToolMode:
-        return await self.here.lane.look_up(self.here.model)
+        return await self.current.upstream.look_up(self.current.model)
 
     def stream(
         self, body: dict[str, Any], known_tools: Sequence[Any] | None = None
     ) -> AsyncGenerator[list[Event], None]:
-        """Asks the model once, as `Lane.stream`."""
-        if self._settled:  # nobody else is left to ask: nothing stands between the lane and the loop
-            stop = self.here
-            return stop.lane.stream({**body, "model": stop.model}, stop.headers, known_tools)
+        """Asks the model once, as `UpstreamClient.stream`."""
+        if self._settled:  # nobody else is left to ask: nothing stands between the upstream and the loop
+            candidate = self.current
+            return candidate.upstream.stream({**body, "model": candidate.model}, candidate.headers, known_tools)
         return self._try_in_order(body, known_tools)
 
     async def _try_in_order(
         self, body: dict[str, Any], known_tools: Sequence[Any] | None
     ) -> AsyncGenerator[list[Event], None]:
         while True:
-            stop, failed = self.here, None
+            candidate, failed = self.current, None
             early: list[Event] = []  # what was said before the first content
-            asked = {**body, "model": stop.model}
-            async with aclosing(stop.lane.stream(asked, stop.headers, known_tools)) as batches:
+            asked = {**body, "model": candidate.model}
+            async with aclosing(candidate.upstream.stream(asked, candidate.headers, known_tools)) as batches:
                 async for batch in batches:
                     if not self._settled:
                         last = batch[-1]
@@ -84,10 +84,15 @@ class Road:
                 if early:
                     yield early
                 return
-            del self._stops[0]
-            self._settled = len(self._stops) == 1
+            del self._candidates[0]
+            self._settled = len(self._candidates) == 1
             mode = await self.look_up()
-            log.warning("upstream %s failed (HTTP %d): trying %s", stop.lane.name, failed.status, self.here.lane.name)
+            log.warning(
+                "upstream %s failed (HTTP %d): trying %s",
+                candidate.upstream.name,
+                failed.status,
+                self.current.upstream.name,
+            )
             if mode == "none" and body.get("tools"):  # this one wants to be searched for first
                 yield [tools_not_taken(failed)]
                 return

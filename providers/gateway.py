@@ -1,4 +1,4 @@
-"""The lines to all providers, shared by the search chain and the read chain of one house.
+"""The one way to all providers, shared by the search chain and the read chain of one house.
 
 Handed a member of a chain, what to ask it and how; hands on its answer from the cache, from a call that is under way or
 from one of its own, which waits for its turn, keeps to its time and is not made while the provider cools down.
@@ -14,65 +14,65 @@ from typing import TypeVar
 
 from .base import Page, SearchQuery, SearchResults
 from .cache import Cache, Question
-from .cooldown import Health, Role
+from .cooldown import Cooldown, Role
 from .errors import ProviderError, TimedOut, Unavailable
-from .limits import Turns
-from .registry import Named
+from .limits import Throttle
+from .registry import NamedProvider
 from .settings import NO_CACHE, CacheSettings, CooldownSettings
-from .shared import SharedShelf
+from .shared import SharedCache
 
 log = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT = 15.0  # for a provider that does not say how long it may take
 GRACE = 1.0  # a provider's own time limit speaks first: its error says more than ours
 
-Answer = TypeVar("Answer", bound=SearchResults | Page)
+Value = TypeVar("Value", bound=SearchResults | Page)
 T = TypeVar("T")
 
 
-class Exchange:
+class ProviderGateway:
     """`shared` is where many processes keep together what was found; turns and cool-downs are each process's own."""
 
     def __init__(
         self,
         cooldown: CooldownSettings | None = None,
         cache: CacheSettings = NO_CACHE,
-        shared: SharedShelf | None = None,
+        shared: SharedCache | None = None,
     ) -> None:
         self._cooldown = cooldown or CooldownSettings()
         self._cache = Cache(cache, shared)
-        self._lines: dict[str, Line] = {}
+        self._clients: dict[str, ProviderClient] = {}
 
     async def ask(
         self,
-        member: Named,
+        member: NamedProvider,
         role: Role,
         subject: SearchQuery | str,
-        work: Callable[[], Awaitable[Answer]],
+        work: Callable[[], Awaitable[Value]],
         caller: str = "",
-    ) -> tuple[Answer, float | None]:
+    ) -> tuple[Value, float | None]:
         """What `member` answers, and its age in seconds if it is an earlier answer that was kept."""
-        if member.name not in self._lines:
-            self._lines[member.name] = Line(member, self._cooldown)
-        line = self._lines[member.name]
+        if member.name not in self._clients:
+            self._clients[member.name] = ProviderClient(member, self._cooldown)
+        client = self._clients[member.name]
         question = Question(member.name, role, subject)
-        return await self._cache.answer(question, caller, lambda: line.call(role, work), private=member.private)
+        return await self._cache.answer(question, caller, lambda: client.call(role, work), private=member.private)
 
 
-class Line:
+class ProviderClient:
     """The way to one provider."""
 
-    def __init__(self, member: Named, cooldown: CooldownSettings) -> None:
+    def __init__(self, member: NamedProvider, cooldown: CooldownSettings) -> None:
         self._name = member.name
         own = getattr(member.provider, "timeout", None)
         self._timeout = float(own) if isinstance(own, int | float) else None
-        self._turns = Turns(member.limits)
-        self._health = Health(member.name, cooldown, reads_itself=member.reads_itself)
+        self._throttle = Throttle(member.limits)
+        self._cooldown = Cooldown(member.name, cooldown, reads_itself=member.reads_itself)
 
     async def call(self, role: Role, work: Callable[[], Awaitable[T]]) -> T:
-        self._health.check(role)
-        async with self._turns.turn(self._timeout or DEFAULT_TIMEOUT):
-            with self._health.watch(role):  # checks again: much may have happened while this call stood in line
+        self._cooldown.check(role)
+        async with self._throttle.slot(self._timeout or DEFAULT_TIMEOUT):
+            with self._cooldown.watch(role):  # checks again: much may have happened while this call stood in line
                 return await self._bounded(work)
 
     async def _bounded(self, work: Callable[[], Awaitable[T]]) -> T:

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from ...answering.inject import client_tools
+from ...answering.offer import client_tools
 from ...values.errors import refuse
 from ...values.request import SearchOptions, json_object
 from .. import chat

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.answering.inject import decide, offer
+from proxy.answering.offer import decide, make_offer
 from proxy.dialects.chat import decode
 from proxy.values.errors import RequestError
 from proxy.values.request import ChatRequest
@@ -118,7 +118,7 @@ def test_what_cannot_be_searched_is_refused_when_asked(field: str, value: object
 
 def test_our_tools_stand_behind_the_clients_and_nothing_else_changes() -> None:
     asked = request(tools=[function("f")], temperature=0.3, chat_template_kwargs={"x": 1})
-    made = offer(asked, SPECS)
+    made = make_offer(asked, SPECS)
     assert made.body["tools"][0] == function("f")
     assert [t["function"]["name"] for t in made.body["tools"]] == ["f", "web_search", "open_page"]
     assert {k: v for k, v in made.body.items() if k != "tools"} == {k: v for k, v in asked.body.items() if k != "tools"}
@@ -127,12 +127,12 @@ def test_our_tools_stand_behind_the_clients_and_nothing_else_changes() -> None:
 
 
 def test_usage_is_asked_of_the_model_when_streaming() -> None:
-    made = offer(request(stream=True, stream_options={"include_obfuscation": False}), SPECS)
+    made = make_offer(request(stream=True, stream_options={"include_obfuscation": False}), SPECS)
     assert made.body["stream_options"] == {"include_obfuscation": False, "include_usage": True}
 
 
 def test_our_names_step_aside() -> None:
-    made = offer(request(tools=[function("open_page"), HOSTED]), SPECS)
+    made = make_offer(request(tools=[function("open_page"), HOSTED]), SPECS)
     assert made.owned == {"web_search": "web_search", "groundwire_open_page": "open_page"}
     assert [t["function"]["name"] for t in made.body["tools"]] == ["open_page", "web_search", "groundwire_open_page"]
 
@@ -147,13 +147,13 @@ def test_hosted_fields_never_go_up() -> None:
 
 
 def test_allowed_tools_take_ours_in() -> None:
-    made = offer(
+    made = make_offer(
         request(tools=[function("f"), HOSTED], tool_choice=allowed(forced("f"), HOSTED, mode="required")), SPECS
     )
     assert made.body["tool_choice"] == allowed(forced("f"), forced("web_search"), forced("open_page"), mode="required")
     assert made.free_choice == allowed(forced("f"), forced("web_search"), forced("open_page"))
     assert made.client_choice == allowed(forced("f")), "by then a tool of ours has run"
-    only = offer(request(tools=[function("f"), HOSTED], tool_choice=allowed(HOSTED)), SPECS)
+    only = make_offer(request(tools=[function("f"), HOSTED], tool_choice=allowed(HOSTED)), SPECS)
     assert only.body["tool_choice"] == allowed(forced("web_search"), forced("open_page"))
     assert only.client_choice == "none"
 
@@ -218,6 +218,6 @@ def test_where_search_alone_is_allowed_and_required_it_is_forced() -> None:
         "allowed_tools": {"mode": "required", "tools": [{"type": "web_search"}]},
     }
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [{"type": "web_search"}]}
-    made = offer(decode(json.dumps({**body, "tool_choice": choice}).encode()), SPECS)
+    made = make_offer(decode(json.dumps({**body, "tool_choice": choice}).encode()), SPECS)
     assert made.body["tool_choice"] == {"type": "function", "function": {"name": "web_search"}}
     assert made.free_choice["allowed_tools"]["mode"] == "auto"

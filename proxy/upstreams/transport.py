@@ -1,4 +1,4 @@
-"""What every lane to a model offers: events for the loop and, where bytes can be forwarded as they are, bytes.
+"""What every transport to a model offers: events for the loop and, where bytes can be forwarded as they are, bytes.
 
 Failures do not raise: they come as a last `Failed` event, or as a reply with a status.
 """
@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from ..values.events import Event
 
 
-class Upstream(Protocol):
+class Transport(Protocol):
     @property
     def name(self) -> str: ...
 

@@ -1,5 +1,6 @@
-"""The wide lane: everything that does not speak Chat Completions, through `litellm.acompletion`. Handed a request body,
-hands on events like the fast lane. LiteLLM is imported on first use and kept silent; its exceptions end here.
+"""The wide transport: everything that does not speak Chat Completions, through `litellm.acompletion`. Handed a request
+body, hands on the same events as `openai_transport`. LiteLLM is imported on first use and kept silent; its exceptions
+end here.
 
 Why a list of fields that clients may set: to LiteLLM a field is an argument, and among its arguments are the address a
 key is sent to (`api_base`), callbacks and made-up answers. What it does not know by name goes into the body or nowhere.
@@ -104,7 +105,7 @@ def _load() -> Any:
     return _loaded
 
 
-class LitellmUpstream:
+class LitellmTransport:
     def __init__(
         self,
         name: str,

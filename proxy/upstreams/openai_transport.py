@@ -1,4 +1,4 @@
-"""The fast lane: any server that speaks Chat Completions, over aiohttp. Handed a request body, hands on events per
+"""The fast transport: any server that speaks Chat Completions, over aiohttp. Handed a request body, hands on events per
 network read; or forwards bytes both ways. Every exception of the HTTP client ends here.
 """
 
@@ -19,10 +19,10 @@ from yarl import URL
 from ..values.errors import RequestError, as_error, failure
 from ..values.events import Event, Failed
 from ..values.sse import EventTooLong, SSEDecoder
-from .base import Broken, Reply
 from .chunks import ChunkReader
 from .failures import hung_up, key_refused, masked, masked_failure, timed_out, unreachable
-from .quirks import ALL_ON
+from .repairs import ALL_ON
+from .transport import Broken, Reply
 
 log = logging.getLogger("groundwire")
 
@@ -39,7 +39,7 @@ _ERROR_LIMIT = 100_000
 _LAST_BYTES = 0.05  # how long the end of a body is awaited, so that its connection can be used again
 
 
-class OpenAIUpstream:
+class OpenAITransport:
     def __init__(
         self,
         name: str,
