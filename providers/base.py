@@ -6,12 +6,13 @@ and may return plain mappings with these field names; `as_results` and `as_page`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from .errors import Unavailable
+from .errors import Outcome, Unavailable
 
+Role = Literal["search", "read"]
 TimeRange = Literal["d", "w", "m", "y", "all"]
 
 
@@ -55,6 +56,20 @@ class Page:
     date: str | None = None
     links: tuple[str, ...] = ()
     public: bool = True  # False if only `allow_networks` let it be read: then it is kept for the caller alone
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderCall:
+    """What became of one call of a provider, for those who watch: no word in it comes from a client."""
+
+    provider: str  # as the operator calls it
+    role: Role
+    outcome: Outcome
+    cached: bool  # an earlier answer that was kept
+    seconds: float  # as the asker felt them, with the wait for its turn
+
+
+Observe = Callable[[ProviderCall], None]
 
 
 @runtime_checkable

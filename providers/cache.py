@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from sys import getsizeof
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from .base import Page, SearchQuery, SearchResults
-from .cooldown import Role
+from .base import Page, Role, SearchQuery, SearchResults
 from .settings import CacheSettings
 from .shared import SharedCache, SharedFlight
 

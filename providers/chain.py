@@ -10,14 +10,25 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from .api import days_of
-from .base import Page, SearchQuery, SearchResult, SearchResults, as_page, as_results
-from .errors import BadRequest, NoResults, NotAllowed, PageBlocked, ProviderError, Unavailable
+from .base import (
+    Observe,
+    Page,
+    ProviderCall,
+    Role,
+    SearchQuery,
+    SearchResult,
+    SearchResults,
+    as_page,
+    as_results,
+)
+from .errors import BadRequest, NoResults, NotAllowed, Outcome, PageBlocked, ProviderError, Unavailable
 from .gateway import ProviderGateway
 from .registry import NamedProvider
 from .urls import canonical, clean_domains, host_of, in_domains, scheme_of
@@ -30,6 +41,7 @@ _OUTSIDE = Guard()
 T = TypeVar("T")
 
 IsPublic = Callable[[str], Awaitable[bool]]
+Ask = Callable[[NamedProvider], Awaitable[tuple[T, float | None]]]  # an answer, and its age if it was kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +97,12 @@ class SearchChain:
         self._public_fallback = public_fallback
         self._gateway = gateway or ProviderGateway()
 
-    async def search(self, query: SearchQuery, provider: str | None = None, caller: str = "") -> Found:
-        """The first useful answer. `provider` is asked first; the others stay behind it in their order."""
+    async def search(
+        self, query: SearchQuery, provider: str | None = None, caller: str = "", observe: Observe | None = None
+    ) -> Found:
+        """The first useful answer. `provider` is asked first; the others stay behind it in their order. `observe` is
+        told of each that was asked, or passed over because it cools down.
+        """
         wanted = _normalised(query)
 
         async def ask(member: NamedProvider) -> tuple[SearchResults, float | None]:
@@ -96,8 +112,8 @@ class SearchChain:
 
             return await self._gateway.ask(member, "search", wanted, work, caller)
 
-        fall_over = _FallOver("No search provider had an answer", public_fallback=self._public_fallback)
-        (results, age), name = await fall_over.first(self._order(provider), ask)
+        fall_over = _FallOver("search", public_fallback=self._public_fallback, observe=observe)
+        results, age, name = await fall_over.first(self._order(provider), ask)
         return Found(results, name, tuple(fall_over.failures), age)
 
     def _order(self, first: str | None) -> tuple[NamedProvider, ...]:
@@ -125,7 +141,7 @@ class ReadChain:
         self._gateway = gateway or ProviderGateway()
         self._is_public = is_public
 
-    async def read(self, url: str, caller: str = "") -> Opened:
+    async def read(self, url: str, caller: str = "", observe: Observe | None = None) -> Opened:
         """The page, from the owner of the URL alone if it has one (a local document), else from the first that can."""
         readers = self._readers(url)
         clearance = _Clearance(url, self._is_public)
@@ -142,9 +158,9 @@ class ReadChain:
                 await clearance.check()
             return await self._gateway.ask(member, "read", canonical(url), work, caller)
 
-        fall_over = _FallOver("No reader could open the page", public_fallback=self._public_fallback, reads=True)
+        fall_over = _FallOver("read", public_fallback=self._public_fallback, observe=observe)
         try:
-            (page, age), name = await fall_over.first(readers, ask)
+            page, age, name = await fall_over.first(readers, ask)
         except AllFailed:
             if clearance.refused and all(member.hosted for member in readers):
                 raise clearance.refused from None
@@ -192,36 +208,58 @@ class _Clearance:
         return "" if public else "not asked, because the page is not public and this reader is hosted by others"
 
 
+_NOBODY: dict[Role, str] = {"search": "No search provider had an answer", "read": "No reader could open the page"}
+
+
 class _FallOver:
     """One walk down a chain: who failed so far, and who may still be asked."""
 
-    def __init__(self, verdict: str, *, public_fallback: bool, reads: bool = False) -> None:
+    def __init__(self, role: Role, *, public_fallback: bool, observe: Observe | None) -> None:
         self.failures: list[Failure] = []
-        self._verdict = verdict
+        self._role = role
         self._public_allowed = True
         self._public_fallback = public_fallback
-        self._reads = reads
+        self._observe = observe
 
-    async def first(
-        self, members: Iterable[NamedProvider], ask: Callable[[NamedProvider], Awaitable[T]]
-    ) -> tuple[T, str]:
+    async def first(self, members: Iterable[NamedProvider], ask: Ask[T]) -> tuple[T, float | None, str]:
+        """The first answer, its age if it was kept, and the name of who gave it."""
         for member in members:
             if self._tells_the_public(member) and not self._public_allowed:
                 self._note(member, "not asked, because `public_fallback` is off and a private provider came first")
                 continue
             try:
-                return await ask(member), member.name
+                answer, age = await self._ask(member, ask)
+                return answer, age, member.name
             except ProviderError as error:
                 if not error.falls_over:
                     raise
                 self._note(member, str(error), error)
                 if member.private and not self._public_fallback and not isinstance(error, Withheld):
                     self._public_allowed = False
-        raise AllFailed(self._verdict, self.failures)
+        raise AllFailed(_NOBODY[self._role], self.failures)
+
+    async def _ask(self, member: NamedProvider, ask: Ask[T]) -> tuple[T, float | None]:
+        """One call, and a word on it to who watches. A call that is broken off has no outcome."""
+        if self._observe is None:
+            return await ask(member)
+        began = time.monotonic()
+        try:
+            answer, age = await ask(member)
+        except Withheld:  # it was not asked
+            raise
+        except ProviderError as error:
+            self._report(member, error.outcome, began)
+            raise
+        self._report(member, "ok", began, cached=age is not None)
+        return answer, age
+
+    def _report(self, member: NamedProvider, outcome: Outcome, began: float, *, cached: bool = False) -> None:
+        assert self._observe is not None
+        self._observe(ProviderCall(member.name, self._role, outcome, cached, time.monotonic() - began))
 
     def _tells_the_public(self, member: NamedProvider) -> bool:
         """A reader of our own that dials the page tells nobody but the page."""
-        ours = self._reads and member.reads_itself and not member.hosted
+        ours = self._role == "read" and member.reads_itself and not member.hosted
         return not member.private and not ours
 
     def _note(self, member: NamedProvider, reason: str, error: ProviderError | None = None) -> None:

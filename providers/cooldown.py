@@ -9,24 +9,26 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import ceil
-from typing import Literal
 
+from .base import Role
 from .errors import AuthFailed, ProviderError, QuotaExceeded, RateLimited, TimedOut, Unavailable
 from .settings import CooldownSettings
 
 log = logging.getLogger(__name__)
 
-Role = Literal["search", "read"]
-
 GROWTH = (1, 2, 4, 8, 16, 30)  # with each failed probe, in multiples of the first time of our own
 LONGEST = 86_400.0  # however long a service says: once a day it is tried
+
+CooledDown = Callable[[str, float], None]  # which provider, and for how many seconds
 
 
 class CoolingDown(ProviderError):
     """The provider was left out, because it failed a short while ago."""
+
+    outcome = "cooling_down"
 
 
 class Breaker:
@@ -91,13 +93,22 @@ class Breaker:
 class Cooldown:
     """One provider's breakers. Its account is one: a refused key or a used-up plan stops both searching and reading.
     Trouble stops the role that met it; but what goes wrong with a page says nothing about `reads_itself`, a reader
-    that dials the pages, or owns them.
+    that dials the pages, or owns them. `cooled_down` is told the provider's name and for how many seconds it is left
+    alone.
     """
 
-    def __init__(self, name: str, settings: CooldownSettings, *, reads_itself: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: CooldownSettings,
+        *,
+        reads_itself: bool = False,
+        cooled_down: CooledDown | None = None,
+    ) -> None:
         self._name = name
         self._settings = settings
         self._reads_itself = reads_itself
+        self._cooled_down = cooled_down
         self._account = Breaker()
         self._trouble: dict[Role, Breaker] = {"search": Breaker(), "read": Breaker()}
 
@@ -140,8 +151,11 @@ class Cooldown:
 
     def _cool(self, breaker: Breaker, call: int, error: ProviderError, first: float, tolerance: int = 1) -> None:
         seconds = breaker.failed(call, str(error), time.monotonic(), first, tolerance, told=error.retry_after)
-        if seconds:
-            log.warning("provider %s cools down for %.3g s: %s", self._name, seconds, error)
+        if not seconds:
+            return
+        log.warning("provider %s cools down for %.3g s: %s", self._name, seconds, error)
+        if self._cooled_down is not None:
+            self._cooled_down(self._name, seconds)
 
 
 def _succeed(calls: list[tuple[Breaker, int]]) -> None:

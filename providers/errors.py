@@ -14,11 +14,30 @@ ProviderError
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal
+
+# How a call of a provider ended, in one word for logs and metrics: a closed list.
+Outcome = Literal[
+    "ok",
+    "empty",
+    "bad_request",
+    "not_allowed",
+    "auth_failed",
+    "quota_exceeded",
+    "rate_limited",
+    "timed_out",
+    "unavailable",
+    "blocked",
+    "cooling_down",
+    "failed",
+]
+
 
 class ProviderError(Exception):
     """`str(error)` is a sentence for the model and the operator; it never holds a key or an address."""
 
     falls_over = True
+    outcome: ClassVar[Outcome] = "failed"
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -27,35 +46,37 @@ class ProviderError(Exception):
 
 class BadRequest(ProviderError):
     falls_over = False
+    outcome = "bad_request"
 
 
 class NotAllowed(ProviderError):
     falls_over = False
+    outcome = "not_allowed"
 
 
 class AuthFailed(ProviderError):
-    pass
+    outcome = "auth_failed"
 
 
 class QuotaExceeded(ProviderError):
-    pass
+    outcome = "quota_exceeded"
 
 
 class RateLimited(ProviderError):
-    pass
+    outcome = "rate_limited"
 
 
 class TimedOut(ProviderError):
-    pass
+    outcome = "timed_out"
 
 
 class Unavailable(ProviderError):
-    pass
+    outcome = "unavailable"
 
 
 class PageBlocked(ProviderError):
-    pass
+    outcome = "blocked"
 
 
 class NoResults(ProviderError):
-    pass
+    outcome = "empty"

@@ -12,9 +12,9 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from .base import Page, SearchQuery, SearchResults
+from .base import Page, Role, SearchQuery, SearchResults
 from .cache import Cache, Question
-from .cooldown import Cooldown, Role
+from .cooldown import Cooldown, CooledDown
 from .errors import ProviderError, TimedOut, Unavailable
 from .limits import Throttle
 from .registry import NamedProvider
@@ -31,16 +31,21 @@ T = TypeVar("T")
 
 
 class ProviderGateway:
-    """`shared` is where many processes keep together what was found; turns and cool-downs are each process's own."""
+    """`shared` is where many processes keep together what was found; turns and cool-downs are each process's own.
+    `cooled_down` is told of each provider that begins to be left alone.
+    """
 
     def __init__(
         self,
         cooldown: CooldownSettings | None = None,
         cache: CacheSettings = NO_CACHE,
         shared: SharedCache | None = None,
+        *,
+        cooled_down: CooledDown | None = None,
     ) -> None:
         self._cooldown = cooldown or CooldownSettings()
         self._cache = Cache(cache, shared)
+        self._cooled_down = cooled_down
         self._clients: dict[str, ProviderClient] = {}
 
     async def ask(
@@ -53,7 +58,7 @@ class ProviderGateway:
     ) -> tuple[Value, float | None]:
         """What `member` answers, and its age in seconds if it is an earlier answer that was kept."""
         if member.name not in self._clients:
-            self._clients[member.name] = ProviderClient(member, self._cooldown)
+            self._clients[member.name] = ProviderClient(member, self._cooldown, self._cooled_down)
         client = self._clients[member.name]
         question = Question(member.name, role, subject)
         return await self._cache.answer(question, caller, lambda: client.call(role, work), private=member.private)
@@ -62,12 +67,15 @@ class ProviderGateway:
 class ProviderClient:
     """The way to one provider."""
 
-    def __init__(self, member: NamedProvider, cooldown: CooldownSettings) -> None:
+    def __init__(
+        self, member: NamedProvider, cooldown: CooldownSettings, cooled_down: CooledDown | None = None
+    ) -> None:
         self._name = member.name
         own = getattr(member.provider, "timeout", None)
         self._timeout = float(own) if isinstance(own, int | float) else None
         self._throttle = Throttle(member.limits)
-        self._cooldown = Cooldown(member.name, cooldown, reads_itself=member.reads_itself)
+        itself = member.reads_itself
+        self._cooldown = Cooldown(member.name, cooldown, reads_itself=itself, cooled_down=cooled_down)
 
     async def call(self, role: Role, work: Callable[[], Awaitable[T]]) -> T:
         self._cooldown.check(role)

@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from providers.base import SearchQuery
+from providers.base import Role, SearchQuery
 from providers.chain import AllFailed, Owner, ReadChain, SearchChain
-from providers.cooldown import CoolingDown, Role
+from providers.cooldown import CoolingDown
 from providers.errors import AuthFailed, NoResults, ProviderError, QuotaExceeded, RateLimited, TimedOut
 from providers.gateway import ProviderGateway
 from providers.registry import SERVICES, NamedProvider, ProviderEntry

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import os
 import secrets
 import sys
@@ -17,26 +16,23 @@ from typing import Any
 from providers.registry import ProviderConfigError
 
 from ..config.settings import Config, ConfigError, load
+from ..watching.log import set_up
 
 Command = Callable[[Config, argparse.Namespace], Coroutine[Any, Any, int]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
-    # Only our own lines: the HTTP libraries would log every address, and with it what people search for.
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # not in our lines, and not free
-    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
-    logging.getLogger("groundwire").setLevel(logging.INFO if given.command == "serve" else logging.ERROR)
-    if given.command == "check":  # its report says it all
-        logging.getLogger("providers").setLevel(logging.CRITICAL)
     try:
         if given.command == "serve":
             return _serve(given)
         from . import check as doctor
         from . import terminal
 
+        config = load(given.config, os.environ)
+        set_up(config.log, level="critical" if given.command == "check" else "error")  # what they print says it all
         command: Command = doctor.check if given.command == "check" else getattr(terminal, given.command)
-        code = asyncio.run(command(load(given.config, os.environ), given))
+        code = asyncio.run(command(config, given))
         sys.stdout.flush()  # here, where a closed pipe is still ours to handle
         return code
     except (ConfigError, ProviderConfigError) as error:
@@ -51,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _serve(given: argparse.Namespace) -> int:
     config = _config_to_serve(given)
+    set_up(config.log)
     from ..serving.process import bind, serve  # the web server is only loaded where one is wanted
 
     try:

@@ -13,7 +13,7 @@ from contextlib import aclosing, asynccontextmanager
 from tools.ledger import Ledger, Source
 from tools.render import open_json, search_json
 
-from ..answering.offer import Decision
+from ..callers.caller import NOBODY
 from ..config.settings import Config
 from ..dialects import chat
 from ..house import House
@@ -37,14 +37,13 @@ async def ask(config: Config, given: argparse.Namespace) -> int:
     async with opened(config.model_copy(update={"citations": plain})) as house:
         try:
             model = given.model or await _first_model(house)
-            plan = house.plan(model, {}, "")
+            plan = house.upstreams.plan(model, {}, NOBODY)
         except RequestError as error:
             print(error, file=sys.stderr)
             return 1
         question = {"role": "user", "content": given.question}
         request = ChatRequest({"model": model, "stream": True, "messages": [question]}, b"", model, stream=True)
-        offered = house.offer(request, Decision(bool(house.toolbox.specs), "ask"))
-        async with aclosing(house.engine.answer(request, offered, plan)) as batches:
+        async with aclosing(house.answer(request, plan, offered=bool(house.toolbox.specs))) as batches:
             return await _show(batches)
 
 

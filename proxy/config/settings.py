@@ -71,6 +71,12 @@ def _network(value: object) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         raise ValueError("must be a network such as 10.0.0.0/8") from None
 
 
+def _key_name(value: str) -> str:
+    if len(value) > 64 or not value.isprintable():
+        raise ValueError("must be one line of at most 64 characters")
+    return value
+
+
 def _store(value: str) -> str:
     if value != "memory":
         Address.read(value)
@@ -86,10 +92,11 @@ class _Section(BaseModel):
 
 
 class ClientKey(_Section):
-    """One client's key, written as a string or as `{key, name}`."""
+    """One client's key, written as a string or as `{key, name, admin}`."""
 
     key: SecretStr
-    name: str = ""
+    name: Annotated[str, AfterValidator(_key_name)] = ""
+    admin: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -139,6 +146,12 @@ class CitationsConfig(_Section):
     footer: bool = False
 
 
+class LogConfig(_Section):
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["text", "json"] = "text"
+    contents: bool = False
+
+
 class Config(_Section):
     server: ServerConfig = ServerConfig()
     upstreams: Annotated[list[UpstreamConfig], Field(min_length=1)]
@@ -149,6 +162,7 @@ class Config(_Section):
     cache: CacheSettings = CacheSettings()
     cooldown: CooldownSettings = CooldownSettings()
     store: Annotated[str, AfterValidator(_store), Field(repr=False)] = "memory"  # a URL may hold a password
+    log: LogConfig = LogConfig()
 
 
 def load(path: Path | None, environ: Mapping[str, str], *, host: str | None = None, port: int | None = None) -> Config:

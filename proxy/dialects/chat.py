@@ -15,7 +15,7 @@ import orjson
 
 from tools.ledger import Source
 
-from ..answering.offer import client_tools
+from ..values.dialect import Decoded
 from ..values.errors import refuse
 from ..values.events import (
     Begun,
@@ -31,11 +31,10 @@ from ..values.events import (
     UsageSeen,
     merge_fields,
 )
-from ..values.request import ChatRequest, SearchOptions, json_object
+from ..values.request import ChatRequest, json_object
 from ..values.sse import DONE, encode
+from .search import take_out_search
 
-SUFFIX = ":online"
-_HOSTED_TOOLS = ("web_search", "web_fetch", "openrouter:web_search")
 _DEEPEST = 254  # what orjson writes; it reads deeper
 _NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
@@ -69,81 +68,6 @@ def _can_be_sent(body: dict[str, Any]) -> bool:
     except orjson.JSONEncodeError:
         return False
     return True
-
-
-def take_out_search(body: dict[str, Any]) -> tuple[SearchOptions, dict[str, Any]]:
-    """What the client says about search, and its body without those fields: no other upstream knows them."""
-    asked, options = "", dict[str, Any]()
-    body = dict(body)
-    hosted = body.pop("web_search_options", None)
-    if hosted is not None:
-        asked, options = "web_search_options", hosted if isinstance(hosted, dict) else {}
-    if body.get("tools"):
-        theirs = [tool for tool in body["tools"] if not _is_hosted(tool)]
-        ours = [tool for tool in body["tools"] if _is_hosted(tool)]
-        if ours:
-            asked = asked or "tool"
-            for tool in ours:
-                given = tool.get("parameters")
-                options = {**tool, **(given if isinstance(given, dict) else {}), **options}
-            body["tools"] = theirs
-            if not theirs:
-                del body["tools"]
-    forced = allowed = False
-    choice = body.get("tool_choice")
-    if isinstance(choice, dict):
-        if _is_hosted(choice) or _names_our_tool(choice, body):
-            forced, asked = True, asked or "tool_choice"
-            del body["tool_choice"]
-        elif choice.get("type") == "allowed_tools":
-            listed = choice.get("allowed_tools")
-            listed = listed if isinstance(listed, dict) else {}
-            entries = listed.get("tools")
-            entries = entries if isinstance(entries, list) else []
-            rest = [e for e in entries if not (_is_hosted(e) or _names_our_tool(e, body))]
-            if len(rest) < len(entries):
-                allowed, asked = True, asked or "tool_choice"
-                forced = not rest and listed.get("mode") == "required"  # search is all that may be called, and must
-                body["tool_choice"] = {**choice, "allowed_tools": {**listed, "tools": rest}} if rest else "none"
-    return _search_options(asked, forced, allowed, options), body
-
-
-def _search_options(asked: str, forced: bool, allowed: bool, options: dict[str, Any]) -> SearchOptions:
-    location = options.get("user_location")
-    location = location if isinstance(location, dict) else {}
-    nested = location.get("approximate")
-    country = (nested if isinstance(nested, dict) else location).get("country")
-    size = options.get("search_context_size")
-    filters = options.get("filters")
-    filters = {**options, **filters} if isinstance(filters, dict) else options
-    return SearchOptions(
-        asked,
-        forced,
-        allowed,
-        context_size=size if size in ("low", "medium", "high") else "",
-        country=country.upper() if isinstance(country, str) and len(country) == 2 else "",
-        allowed_domains=_domains(filters.get("allowed_domains")),
-        blocked_domains=_domains(filters.get("blocked_domains")),
-    )
-
-
-def _domains(value: object) -> tuple[str, ...]:
-    return tuple(d for d in value if isinstance(d, str) and d) if isinstance(value, list) else ()
-
-
-def _is_hosted(tool: object) -> bool:
-    return isinstance(tool, dict) and isinstance(tool.get("type"), str) and tool["type"].startswith(_HOSTED_TOOLS)
-
-
-def _names_our_tool(choice: object, body: dict[str, Any]) -> bool:
-    """Does this name `web_search` as a function, although the client defines no such function?"""
-    if not isinstance(choice, dict) or choice.get("type") != "function":
-        return False
-    function = choice.get("function")
-    name = function.get("name") if isinstance(function, dict) else choice.get("name")
-    if name not in ("web_search", "open_page"):
-        return False
-    return name not in client_tools(body)
 
 
 # Answer
@@ -259,6 +183,26 @@ class AnswerWriter:
 
 def error_body(failed: Failed) -> bytes:
     return orjson.dumps({"error": failed.error})
+
+
+class ChatDialect:
+    """Chat Completions, and the errors of every path that has no dialect of its own."""
+
+    def __init__(self, *, name: str = "chat", progress: bool = False) -> None:
+        self.name = name
+        self._progress = progress  # are searches shown as reasoning?
+
+    async def decode(self, raw: bytes, owner: str) -> Decoded:
+        return Decoded(decode(raw), self._writer, forward_to="/chat/completions")
+
+    def _writer(self, request: ChatRequest) -> AnswerWriter:
+        return AnswerWriter(request, progress=self._progress)
+
+    def error(self, failed: Failed) -> bytes:
+        return error_body(failed)
+
+    def error_event(self, failed: Failed) -> bytes:
+        return encode(error_body(failed))
 
 
 class _Body:

@@ -1,5 +1,5 @@
 """How an answer leaves: straight to ASGI `send`, as one body or as a stream with keep-alives, and only while the
-client is there. Handed bytes by the routes; hands them to the server.
+client is there. Handed events by the routes and a dialect's writer; hands bytes to the server, and tells the observer.
 """
 
 from __future__ import annotations
@@ -8,18 +8,21 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import Any
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive, Send
 
-from ..dialects import chat
+from ..context import RequestContext
+from ..values.dialect import AnswerWriter, Dialect
 from ..values.errors import crashed, shutting_down, too_long
 from ..values.events import Event, Failed, Finished, SearchedFirst
+from ..values.request import SEARCH_HEADER
 from ..values.sse import PING
+from ..watching.observer import Observer
+from .telling import AnswerTelling
 
 log = logging.getLogger("groundwire")
 
-SEARCH_HEADER = "x-groundwire-search"
 FIRST_PING = 15.0  # how long the first upstream answer is awaited before 200 goes out without it
 PING_EVERY = 10.0
 
@@ -30,131 +33,145 @@ _STREAM_HEADERS = {
 }
 
 
-async def send_json(send: Send, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
-    sized = {"content-type": "application/json", **(headers or {}), "content-length": str(len(body))}
+async def send_body(send: Send, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+    sized = {**headers, "content-length": str(len(body))}
     await send({"type": "http.response.start", "status": status, "headers": raw_headers(sized)})
     await send({"type": "http.response.body", "body": body})
 
 
-async def send_failure(send: Send, failed: Failed, headers: Mapping[str, str] | None = None) -> None:
-    await send_json(send, failed.status, chat.error_body(failed), {**(headers or {}), **failed.headers})
+async def send_json(send: Send, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+    await send_body(send, status, body, {"content-type": "application/json", **(headers or {})})
 
 
-class AnswerWriter(Protocol):
-    """What a dialect makes of events: frames batch by batch, or one body of all; and what it does before the end."""
-
-    def feed(self, events: Iterable[Event]) -> bytes: ...
-
-    def whole(self, events: Iterable[Event]) -> bytes: ...
-
-    async def keep(self, finished: Finished) -> None:
-        """Done before the client hears of the end."""
+async def send_failure(send: Send, dialect: Dialect, failed: Failed, headers: Mapping[str, str] | None = None) -> None:
+    await send_json(send, failed.status, dialect.error(failed), {**(headers or {}), **failed.headers})
 
 
 class Delivery:
-    """The way out for answers, within the time that one may take. `stopping` says that the server is going down."""
+    """The way out for answers. `stopping` says that the server is going down."""
 
-    def __init__(self, limit: float, stopping: Callable[[], bool]) -> None:
-        self._limit = limit
+    def __init__(self, stopping: Callable[[], bool]) -> None:
         self._stopping = stopping
 
     async def deliver(
         self,
-        scope: Scope,
+        context: RequestContext,
         send: Send,
         events: AsyncGenerator[list[Event], None],
-        answer: AnswerWriter,
+        writer: AnswerWriter,
         decided: str,
         *,
         stream: bool,
     ) -> None:
-        """An answer, as a stream or in one piece. `decided` is what the header says about search; what is learned about
-        that on the way, and what went wrong, is noted for the log."""
-        headers = {SEARCH_HEADER: decided}
+        """An answer, as a stream or in one piece. `decided` is what the header says about search."""
+        answer = _Outgoing(context, send, writer, decided, self._stopping)
         async with aclosing(events):
-            failed = await (self._stream if stream else self._whole)(send, events, answer, headers)
-        if headers[SEARCH_HEADER] != decided:
-            scope["notes"].append(f"search {headers[SEARCH_HEADER]}")
-        if failed:
-            scope["notes"].append(f"failed {failed.error['code']}")
+            await (answer.stream if stream else answer.whole)(events)
 
-    async def _stream(
-        self, send: Send, events: AsyncIterator[list[Event]], answer: AnswerWriter, headers: dict[str, str]
-    ) -> Failed | None:
-        """Sends events as they come, and says what went wrong if anything did."""
-        stream = EventStream(send, headers)
-        failed: Failed | None = None
+
+class _Outgoing:
+    """One answer on its way out."""
+
+    def __init__(
+        self,
+        context: RequestContext,
+        send: Send,
+        writer: AnswerWriter,
+        decided: str,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._context = context
+        self._send = send
+        self._writer = writer
+        self._headers = {SEARCH_HEADER: decided}
+        self._stopping = stopping
+        self._telling = AnswerTelling(context.observer)
+
+    async def stream(self, events: AsyncIterator[list[Event]]) -> None:
+        """Sends events as they come."""
+        stream = EventStream(self._send, self._headers)
         try:
-            async with asyncio.timeout(self._limit):
+            async with asyncio.timeout_at(self._context.deadline):
                 async for batch in events:
-                    if isinstance(batch[0], SearchedFirst):
-                        _note_search(headers, batch[0])
-                        stream.headers |= headers
-                        if batch[0].searched:  # the model is asked late: the client hears that we are at work
-                            await stream.write(PING)
-                    failed = _failure_in(batch)
-                    if failed and not stream.started:
-                        stream.stop()
-                        await send_failure(send, failed, headers)
-                        return failed
-                    data = answer.feed(batch)
-                    if isinstance(batch[-1], Finished):
-                        await answer.keep(batch[-1])
-                    if data:
-                        await stream.write(data)
+                    if not await self._send_batch(stream, batch):
+                        return
         except TimeoutError:
-            failed = too_long()
-            if not stream.started:
-                stream.stop()
-                await send_failure(send, failed, headers)
-                return failed
-            await stream.write(answer.feed([failed]))
+            if not await self._send_failure(stream, too_long()):
+                return
         except asyncio.CancelledError:
             if self._stopping() and stream.started:
-                await stream.write(answer.feed([shutting_down()]))
+                await self._send_failure(stream, shutting_down())
                 await stream.close()
             raise
         except Exception:  # a fault of ours after the stream has begun: even that is said, never cut off silently
             if not stream.started:
                 raise
             log.exception("a stream failed")
-            failed = crashed()
-            await stream.write(answer.feed([failed]))
+            await self._send_failure(stream, crashed())
         finally:
             stream.stop()
         await stream.close()
-        return failed
 
-    async def _whole(
-        self, send: Send, events: AsyncIterator[list[Event]], answer: AnswerWriter, headers: dict[str, str]
-    ) -> Failed | None:
+    async def _send_batch(self, stream: EventStream, batch: list[Event]) -> bool:
+        """Whether there is more to come: no, if nothing was sent yet and this is a failure."""
+        self._telling.see(batch)
+        if isinstance(batch[0], SearchedFirst):
+            await self._begin_searching(stream, batch[0])
+        failed = _failure_in(batch)
+        if failed and not stream.started:
+            return await self._send_failure(stream, failed)
+        data = self._writer.feed(batch)
+        if isinstance(batch[-1], Finished):
+            await self._writer.keep(batch[-1])
+        if data:
+            await stream.write(data)
+        return True
+
+    async def _begin_searching(self, stream: EventStream, event: SearchedFirst) -> None:
+        self._note_search(event)
+        stream.headers |= self._headers
+        if event.searched:  # the model is asked late: the client hears that we are at work
+            await stream.write(PING)
+
+    async def _send_failure(self, stream: EventStream, failed: Failed) -> bool:
+        """As an event where the stream has begun; else as an answer of its own, and then all is said."""
+        self._telling.see([failed])
+        if stream.started:
+            await stream.write(self._writer.feed([failed]))
+            return True
+        stream.stop()
+        await send_failure(self._send, self._context.dialect, failed, self._headers)
+        return False
+
+    async def whole(self, events: AsyncIterator[list[Event]]) -> None:
         gathered: list[Event] = []
         try:
-            async with asyncio.timeout(self._limit):
+            async with asyncio.timeout_at(self._context.deadline):
                 async for batch in events:
+                    self._telling.see(batch)
                     if isinstance(batch[0], SearchedFirst):
-                        _note_search(headers, batch[0])
+                        self._note_search(batch[0])
                     gathered += batch
         except TimeoutError:
             gathered = [too_long()]
+            self._telling.see(gathered)
         if failed := _failure_in(gathered):
-            await send_failure(send, failed, headers)
-            return failed
-        body = answer.whole(gathered)
+            await send_failure(self._send, self._context.dialect, failed, self._headers)
+            return
+        body = self._writer.whole(gathered)
         if isinstance(gathered[-1], Finished):
-            await answer.keep(gathered[-1])
-        await send_json(send, 200, body, headers)
-        return None
+            await self._writer.keep(gathered[-1])
+        await send_json(self._send, 200, body, self._headers)
+
+    def _note_search(self, event: SearchedFirst) -> None:
+        """What the answer's header says of a search that came before the question."""
+        decided = self._headers[SEARCH_HEADER]
+        searched = f"{decided}; searched=first" if event.searched else f"off; reason={event.reason}"
+        self._headers[SEARCH_HEADER] = searched
 
 
 def _failure_in(events: Iterable[Event]) -> Failed | None:
     return next((event for event in events if isinstance(event, Failed)), None)
-
-
-def _note_search(headers: dict[str, str], event: SearchedFirst) -> None:
-    """What the answer's header says of a search that came before the question."""
-    decided = headers[SEARCH_HEADER]
-    headers[SEARCH_HEADER] = f"{decided}; searched=first" if event.searched else f"off; reason={event.reason}"
 
 
 class EventStream:
@@ -200,7 +217,7 @@ class EventStream:
         self._timer = self._loop.call_later(max(self._every - quiet, 0.001), self._tick)
 
 
-async def while_connected(receive: Receive, work: Coroutine[Any, Any, object]) -> None:
+async def while_connected(receive: Receive, work: Coroutine[Any, Any, object], observer: Observer) -> None:
     """Does `work` in this very task, and cancels it when the client leaves."""
     task = asyncio.current_task()
     assert task is not None
@@ -219,6 +236,7 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, object]) -
     except asyncio.CancelledError:
         if not left or task.uncancel():
             raise
+        observer.fail("client_left")
     finally:
         watcher.cancel()
 

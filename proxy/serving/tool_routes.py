@@ -17,29 +17,30 @@ from tools.render import open_json, search_json
 from tools.toolbox import ToolSession
 from tools.web_search import SearchArguments
 
+from ..context import RequestContext, context_of
 from ..house import House
 from ..values.errors import refuse
 from ..values.request import json_object
-from . import preparation
+from .bodies import read_body
 from .delivery import send_json, while_connected
-from .edge import read_body
 
 _FILTERS = ("allowed_domains", "blocked_domains", "time_range", "published_after", "published_before")
 _SEARCH_FIELDS = frozenset({"query", "limit", "provider", "category", "country", "filters", *_FILTERS})
 _OPEN_FIELDS = frozenset({"url", "urls", "max_length", "query", "start"})
 
 
-class Search:
+class SearchRoute:
     """`POST /v1/search`"""
 
     def __init__(self, house: House) -> None:
         self._house = house
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        context = context_of(scope)
         given = _load(await read_body(receive, scope, self._house.config.server), _SEARCH_FIELDS)
-        await while_connected(receive, self._serve(scope, send, given))
+        await while_connected(receive, self._serve(context, send, given), context.observer)
 
-    async def _serve(self, scope: Scope, send: Send, given: dict[str, Any]) -> None:
+    async def _serve(self, context: RequestContext, send: Send, given: dict[str, Any]) -> None:
         if self._house.search is None:
             raise refuse(404, "No provider that can search is configured.", code="no_provider")
         filters = given.pop("filters", None)
@@ -51,41 +52,40 @@ class Search:
                 raise refuse(400, text, param=f"filters.{name}", code="unknown_parameter")
         given = {**given, **(filters or {})}
         _check(SearchArguments, given)
-        session = await _session(
-            self._house, scope, country=str(given.pop("country", "") or ""), limit=given.get("limit")
-        )
+        country = str(given.pop("country", "") or "")
+        session = _session(self._house, context, country, given.get("limit"))
         answer = await session.search_once(given)
         await send_json(send, 200, orjson.dumps({**search_json(answer), "age": answer.age}))
 
 
-class Open:
+class OpenRoute:
     """`POST /v1/open`"""
 
     def __init__(self, house: House) -> None:
         self._house = house
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        context = context_of(scope)
         given = _load(await read_body(receive, scope, self._house.config.server), _OPEN_FIELDS)
-        await while_connected(receive, self._serve(scope, send, given))
+        await while_connected(receive, self._serve(context, send, given), context.observer)
 
-    async def _serve(self, scope: Scope, send: Send, given: dict[str, Any]) -> None:
+    async def _serve(self, context: RequestContext, send: Send, given: dict[str, Any]) -> None:
         if self._house.read is None:
             raise refuse(404, "No provider that can read pages is configured.", code="no_provider")
         _check(OpenArguments, given)
-        session = await _session(self._house, scope)
+        session = _session(self._house, context)
         pages = [open_json(part) for part in await session.open_once(given)]
         await send_json(send, 200, orjson.dumps({"pages": pages} if "urls" in given or len(pages) > 1 else pages[0]))
 
 
-async def _session(house: House, scope: Scope, country: str = "", limit: object = None) -> ToolSession:
-    secret = scope.get("credential", "")
+def _session(house: House, context: RequestContext, country: str = "", limit: object = None) -> ToolSession:
     return house.toolbox.session(
         ledger=Ledger(),
         alone=True,
         country=country.upper() if len(country) == 2 else "",
         limit=limit if isinstance(limit, int) and limit > 0 else None,
-        secrets=(secret,) if secret else (),
-        caller=await preparation.owner(house, scope),
+        secrets=context.caller.secrets,
+        caller=context.caller.owner,
     )
 
 

@@ -12,6 +12,8 @@ import orjson
 
 from .errors import refuse
 
+SEARCH_HEADER = "x-groundwire-search"  # on, off or nothing from the client; what was decided and why in the answer
+
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
@@ -28,7 +30,7 @@ class SearchOptions:
     live: bool = True  # may pages be fetched for it, or only what is cached be used?
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ChatRequest:
     """`body` is Chat Completions JSON with the client's unknown fields in it and every hosted-search field taken out.
 

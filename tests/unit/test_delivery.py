@@ -9,6 +9,7 @@ import pytest
 
 from proxy.serving.delivery import EventStream, send_json, while_connected
 from proxy.values.sse import PING
+from proxy.watching.observer import Observer
 
 
 class Wire:
@@ -75,7 +76,7 @@ async def test_work_ends_when_the_client_leaves() -> None:
             closed.set()
 
     asyncio.get_running_loop().call_later(0.05, wire.leave.set)
-    await while_connected(wire.receive, work())
+    await while_connected(wire.receive, work(), Observer())
     assert closed.is_set()
     task = asyncio.current_task()
     assert task is not None
@@ -84,7 +85,7 @@ async def test_work_ends_when_the_client_leaves() -> None:
 
 async def test_a_cancellation_from_outside_passes_through() -> None:
     wire = Wire()
-    task = asyncio.create_task(while_connected(wire.receive, asyncio.sleep(60)))
+    task = asyncio.create_task(while_connected(wire.receive, asyncio.sleep(60), Observer()))
     await asyncio.sleep(0.02)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -93,7 +94,7 @@ async def test_a_cancellation_from_outside_passes_through() -> None:
 
 async def test_finished_work_leaves_no_watcher_behind() -> None:
     wire = Wire()
-    await while_connected(wire.receive, send_json(wire.send, 200, b"{}"))
+    await while_connected(wire.receive, send_json(wire.send, 200, b"{}"), Observer())
     await asyncio.sleep(0)
     assert len(asyncio.all_tasks()) == 1
     assert wire.bodies == [b"{}"]

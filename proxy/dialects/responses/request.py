@@ -16,7 +16,7 @@ import orjson
 from ...answering.offer import client_tools
 from ...values.errors import refuse
 from ...values.request import SearchOptions, json_object
-from .. import chat
+from ..search import take_out_search
 from .items import invalid, missing, normalise
 
 # These do not go up by their own name. All others do, unknown ones too: servers have fields of their own.
@@ -84,7 +84,7 @@ def decode(raw: bytes) -> ResponsesRequest:
         body["tool_choice"] = choice
     if body.get("stream"):
         body["stream_options"] = {"include_usage": True}
-    search, body = chat.take_out_search(body)
+    search, body = take_out_search(body)
     return ResponsesRequest(
         raw,
         model,

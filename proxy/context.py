@@ -1,0 +1,36 @@
+"""What every room may know of the request that it works on: made once, at the edge, and frozen. It travels in the ASGI
+scope under one name, and from there by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from starlette.types import Scope
+
+from .callers.caller import NOBODY, Caller
+from .values.dialect import Dialect
+from .watching.observer import Observer
+
+_NAME = "groundwire.context"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    id: str
+    dialect: Dialect
+    deadline: float  # in the event loop's time: when the answer must be over
+    observer: Observer
+    caller: Caller = NOBODY
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # the client's, names in lower case
+
+
+def attach(scope: Scope, context: RequestContext) -> None:
+    scope[_NAME] = context
+
+
+def context_of(scope: Scope) -> RequestContext:
+    context = scope[_NAME]
+    assert isinstance(context, RequestContext)
+    return context

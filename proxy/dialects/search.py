@@ -1,0 +1,126 @@
+"""What a request says about search, in whatever dialect: hosted-search fields, tools and choices. Handed a Chat
+Completions body; hands on `SearchOptions` and the body without those fields, which no other upstream knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tools.base import OPEN_PAGE, WEB_SEARCH
+
+from ..answering.offer import client_tools
+from ..values.request import SearchOptions
+
+_HOSTED_TOOLS = ("web_search", "web_fetch", "openrouter:web_search")  # and whatever begins so
+_SIZES = ("low", "medium", "high")
+
+
+@dataclass(slots=True)
+class _Wish:
+    """What was found so far. The first field that asks is the one that is named; its options win over later ones."""
+
+    asked: str = ""
+    forced: bool = False
+    allowed: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def ask(self, name: str) -> None:
+        self.asked = self.asked or name
+
+
+def take_out_search(body: dict[str, Any]) -> tuple[SearchOptions, dict[str, Any]]:
+    body, wish = dict(body), _Wish()
+    _take_options(body, wish)
+    _take_tools(body, wish)
+    _take_choice(body, wish)
+    return _search_options(wish), body
+
+
+def is_hosted_search(tool: object) -> bool:
+    return isinstance(tool, dict) and isinstance(tool.get("type"), str) and tool["type"].startswith(_HOSTED_TOOLS)
+
+
+def _take_options(body: dict[str, Any], wish: _Wish) -> None:
+    options = body.pop("web_search_options", None)
+    if options is not None:
+        wish.ask("web_search_options")
+        wish.options = _mapping(options)
+
+
+def _take_tools(body: dict[str, Any], wish: _Wish) -> None:
+    tools = body.get("tools") or []
+    hosted = [tool for tool in tools if is_hosted_search(tool)]
+    if not hosted:
+        return
+    wish.ask("tool")
+    for tool in hosted:
+        wish.options = {**tool, **_mapping(tool.get("parameters")), **wish.options}
+    body["tools"] = [tool for tool in tools if not is_hosted_search(tool)]
+    if not body["tools"]:
+        del body["tools"]
+
+
+def _take_choice(body: dict[str, Any], wish: _Wish) -> None:
+    choice = body.get("tool_choice")
+    if not isinstance(choice, dict):
+        return
+    if _names_search(choice, body):
+        wish.ask("tool_choice")
+        wish.forced = True
+        del body["tool_choice"]
+    elif choice.get("type") == "allowed_tools":
+        _take_allowed(choice, body, wish)
+
+
+def _take_allowed(choice: dict[str, Any], body: dict[str, Any], wish: _Wish) -> None:
+    """An `allowed_tools` list that names search: the client's own entries stay."""
+    listed = _mapping(choice.get("allowed_tools"))
+    entries = listed.get("tools")
+    entries = entries if isinstance(entries, list) else []
+    theirs = [entry for entry in entries if not _names_search(entry, body)]
+    if len(theirs) == len(entries):
+        return
+    wish.ask("tool_choice")
+    wish.allowed = True
+    wish.forced = not theirs and listed.get("mode") == "required"  # search is all that may be called, and must
+    body["tool_choice"] = {**choice, "allowed_tools": {**listed, "tools": theirs}} if theirs else "none"
+
+
+def _names_search(choice: object, body: dict[str, Any]) -> bool:
+    """A hosted tool, or `web_search` as a function although the client defines no such function."""
+    if is_hosted_search(choice):
+        return True
+    if not isinstance(choice, dict) or choice.get("type") != "function":
+        return False
+    name = _mapping(choice.get("function")).get("name", choice.get("name"))
+    return name in (WEB_SEARCH, OPEN_PAGE) and name not in client_tools(body)
+
+
+def _search_options(wish: _Wish) -> SearchOptions:
+    options = wish.options
+    location = _mapping(options.get("user_location"))
+    size = options.get("search_context_size")
+    filters = {**options, **_mapping(options.get("filters"))}
+    return SearchOptions(
+        wish.asked,
+        wish.forced,
+        wish.allowed,
+        context_size=size if size in _SIZES else "",
+        country=_country(_mapping(location.get("approximate")) or location),
+        allowed_domains=_domains(filters.get("allowed_domains")),
+        blocked_domains=_domains(filters.get("blocked_domains")),
+    )
+
+
+def _country(location: dict[str, Any]) -> str:
+    country = location.get("country")
+    return country.upper() if isinstance(country, str) and len(country) == 2 else ""
+
+
+def _domains(value: object) -> tuple[str, ...]:
+    return tuple(d for d in value if isinstance(d, str) and d) if isinstance(value, list) else ()
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,50 @@
+"""Reading a request's body, within the size and time that the server allows. Handed ASGI's `receive`; hands on all of
+the body, or refuses and closes the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from starlette.types import Receive, Scope
+
+from ..config.settings import ServerConfig
+from ..values.errors import RequestError, failure, refuse
+
+
+async def read_body(receive: Receive, scope: Scope, server: ServerConfig) -> bytes:
+    length = next((value for key, value in scope["headers"] if key == b"content-length"), b"0")
+    if length.isdigit() and int(length) > server.max_body:
+        raise _too_large(server)
+    try:
+        async with asyncio.timeout(server.body_timeout):
+            return await _all_parts(receive, server)
+    except TimeoutError:
+        raise _hang_up(408, "The request body did not arrive in time.", "request_timeout") from None
+
+
+async def _all_parts(receive: Receive, server: ServerConfig) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise refuse(400, "The client left before the body was complete.", code="client_left")
+        part = message.get("body", b"")
+        size += len(part)
+        if size > server.max_body:
+            raise _too_large(server)
+        parts.append(part)
+        more = bool(message.get("more_body"))
+    return b"".join(parts)
+
+
+def _too_large(server: ServerConfig) -> RequestError:
+    return _hang_up(413, f"The request body is larger than {server.max_body} bytes.", "request_too_large")
+
+
+def _hang_up(status: int, message: str, code: str) -> RequestError:
+    """A refusal that closes the connection with it: nobody waits for the rest of the body."""
+    return RequestError(replace(failure(status, message, code=code), headers={"connection": "close"}))

@@ -1,0 +1,191 @@
+"""The metrics, in the form that Prometheus reads. A listener that counts what observers tell it, in plain numbers that
+several processes can add up; `exposition` writes them out when somebody asks.
+
+No label can grow with what clients send: upstreams, providers and tools are the operator's names, everything else is a
+word of a closed list. A model's name is the client's, so it is no label.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from providers.base import ProviderCall
+
+from .observer import Observer
+from .steps import FirstContent, Forwarded, ModelAsked, ModelFailed, Step, TokensCounted
+
+__all__ = ["CONTENT_TYPE", "Metrics"]
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+_TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
+_TOOLS = {"search": "web_search", "read": "open_page"}
+
+Labels = tuple[str, ...]
+
+
+class _Count:
+    """A number that only grows, for each set of labels."""
+
+    def __init__(self, name: str, text: str, labels: Sequence[str]) -> None:
+        self._name, self._text, self._labels = name, text, labels
+        self.values: Counter[Labels] = Counter()
+
+    def add(self, *labels: str, by: float = 1) -> None:
+        self.values[labels] += by  # type: ignore[assignment]  # Counter is typed for whole numbers
+
+    def family(self) -> Metric:
+        family = CounterMetricFamily(self._name, self._text, labels=self._labels)
+        for labels, value in self.values.items():
+            family.add_metric(labels, value)
+        return family
+
+
+class _Spread:
+    """A histogram, for each set of labels."""
+
+    def __init__(self, name: str, text: str, labels: Sequence[str], bounds: Sequence[float] = _SECONDS) -> None:
+        self._name, self._text, self._labels = name, text, labels
+        self._bounds = bounds
+        self.counts: dict[Labels, list[int]] = defaultdict(lambda: [0] * (len(bounds) + 1))
+        self.sums: Counter[Labels] = Counter()
+
+    def add(self, value: float, *labels: str) -> None:
+        self.counts[labels][bisect_left(self._bounds, value)] += 1
+        self.sums[labels] += value  # type: ignore[assignment]  # Counter is typed for whole numbers
+
+    def family(self) -> Metric:
+        family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
+        for labels, counts in self.counts.items():
+            family.add_metric(labels, list(self._buckets(counts)), self.sums[labels])
+        return family
+
+    def _buckets(self, counts: Sequence[int]) -> Iterator[tuple[str, float]]:
+        total = 0
+        for bound, count in zip((*map(str, self._bounds), "+Inf"), counts, strict=True):
+            total += count
+            yield bound, total
+
+
+class Metrics:
+    """`collect` is what the Prometheus library asks for."""
+
+    def __init__(self) -> None:
+        self._requests = _Count("groundwire_requests", "Requests by how they ended", ("dialect", "upstream", "outcome"))
+        self._rounds = _Count("groundwire_rounds", "Times that a model was asked", ("upstream",))
+        self._failures = _Count("groundwire_model_failures", "Times that a model failed", ("upstream", "status"))
+        self._calls = _Count(
+            "groundwire_tool_calls", "Calls of providers by what became of them", ("tool", "provider", "outcome")
+        )
+        self._cache = _Count("groundwire_cache_answers", "Calls by whether the cache answered", ("tool", "result"))
+        self._cooldowns = _Count("groundwire_provider_cooldowns", "Times that a provider was left alone", ("provider",))
+        self._tokens = _Count("groundwire_tokens", "Tokens that models counted", ("upstream", "type"))
+        self._citations = _Count("groundwire_citations", "Citations in answers", ("dialect",))
+        self._provider_seconds = _Spread("groundwire_provider_seconds", "How long providers took", ("tool", "provider"))
+        self._first_token = _Spread(
+            "groundwire_first_token_seconds", "From the request to its first content", ("dialect", "upstream")
+        )
+        self._overhead = _Spread(
+            "groundwire_overhead_seconds", "From the request to the first question to a model", ("dialect",)
+        )
+        self._duration = _Spread(
+            "gen_ai_client_operation_duration_seconds",
+            "How long answers took",
+            ("gen_ai_operation_name", "gen_ai_provider_name"),
+        )
+        self._token_usage = _Spread(
+            "gen_ai_client_token_usage",
+            "Tokens of an answer",
+            ("gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_token_type"),
+            _TOKENS,
+        )
+        self._lag = _Spread("groundwire_loop_lag_seconds", "How late the event loop was", ())
+        self._under_way = 0
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        self._tellers: dict[type, Callable[..., None]] = {
+            ModelAsked: self._asked,
+            ModelFailed: self._failed,
+            ProviderCall: self._called,
+            FirstContent: self._content_began,
+            Forwarded: self._forwarded,
+            TokensCounted: self._counted,
+        }
+
+    # As a listener
+
+    def began(self, request: Observer) -> None:
+        self._under_way += 1
+
+    def told(self, request: Observer, step: Step) -> None:
+        teller = self._tellers.get(type(step))
+        if teller:
+            teller(request, step)
+
+    def ended(self, request: Observer) -> None:
+        self._under_way -= 1
+        summary = request.summary
+        self._requests.add(request.dialect, summary.upstream, _outcome(request))
+        if summary.citations:
+            self._citations.add(request.dialect, by=summary.citations)
+        if not summary.upstream:
+            return
+        self._duration.add(request.seconds, "chat", summary.upstream)
+        for kind, tokens in (("input", summary.input_tokens), ("output", summary.output_tokens)):
+            if tokens:
+                self._token_usage.add(tokens, "chat", summary.upstream, kind)
+
+    def _asked(self, request: Observer, step: ModelAsked) -> None:
+        self._rounds.add(step.upstream)
+        if request.summary.rounds == 1:
+            self._overhead.add(request.seconds, request.dialect)
+
+    def _failed(self, request: Observer, step: ModelFailed) -> None:
+        self._failures.add(step.upstream, f"{step.status // 100}xx")
+
+    def _forwarded(self, request: Observer, step: Forwarded) -> None:
+        self._rounds.add(step.upstream)
+
+    def _called(self, request: Observer, step: ProviderCall) -> None:
+        tool = _TOOLS[step.role]
+        self._calls.add(tool, step.provider, step.outcome)
+        self._cache.add(tool, "hit" if step.cached else "miss")
+        if not step.cached:
+            self._provider_seconds.add(step.seconds, tool, step.provider)
+
+    def _content_began(self, request: Observer, step: FirstContent) -> None:
+        self._first_token.add(request.seconds, request.dialect, request.summary.upstream)
+
+    def _counted(self, request: Observer, step: TokensCounted) -> None:
+        self._tokens.add(request.summary.upstream, "input", by=step.input)
+        self._tokens.add(request.summary.upstream, "output", by=step.output)
+
+    # Told by others
+
+    def cooled_down(self, provider: str, seconds: float) -> None:
+        self._cooldowns.add(provider)
+
+    def lagged(self, seconds: float) -> None:
+        self._lag.add(seconds)
+
+    # Written out
+
+    def exposition(self) -> bytes:
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        counted = [part for part in vars(self).values() if isinstance(part, _Count | _Spread)]
+        yield from (part.family() for part in counted)
+        yield GaugeMetricFamily("groundwire_streams", "Requests under way", value=self._under_way)
+
+
+def _outcome(request: Observer) -> str:
+    """One of four words: the codes of errors may come from a model's server."""
+    if request.outcome in ("ok", "client_left", "left"):
+        return "ok" if request.outcome == "ok" else "client_left"
+    return "refused" if 400 <= request.status < 500 else "failed"
