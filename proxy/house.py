@@ -13,7 +13,8 @@ from providers.gateway import ProviderGateway
 from providers.shared import SharedCache
 from providers.web.guard import Guard
 from providers.web.http import Fetcher
-from tools.toolbox import Toolbox, ToolPolicy
+from tools.options import ToolPolicy
+from tools.toolbox import Toolbox
 
 from .answering.engine import Engine
 from .answering.preparation import Preparation

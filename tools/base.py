@@ -1,17 +1,23 @@
-"""What a tool is handed and what it hands back. Handed a `ToolCall` by the loop; the toolbox answers a `ToolResult`.
-`decode_arguments` reads the call's JSON as models really write it; each tool then validates what it gets.
+"""What a tool is, what it is handed and what it hands back. Handed a `ToolCall` by the loop, a session runs the `Tool`
+of that name and answers a `ToolResult`. `decode_arguments` reads the call's JSON as models really write it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
+from providers.base import Role
+
 from .ledger import Source
+
+if TYPE_CHECKING:
+    from .options import ToolPolicy
+    from .session import ToolSession
 
 WEB_SEARCH = "web_search"
 OPEN_PAGE = "open_page"
@@ -36,6 +42,16 @@ class ToolResult:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a tool found. The session makes a result of it for each call that asked for it."""
+
+    text: str
+    ok: bool = True
+    provider: str = ""
+    sources: tuple[Source, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ToolSpec:
     """A tool as it is offered to the model. Constant bytes: nothing in it depends on the request."""
 
@@ -51,6 +67,36 @@ class BadArguments(Exception):
 # Models write one item where a list belongs.
 Strings = Annotated[list[str], BeforeValidator(lambda value: value.split(",") if isinstance(value, str) else value)]
 Arguments = TypeVar("Arguments", bound=BaseModel)
+Finding = TypeVar("Finding")
+
+
+async def as_it_is(session: ToolSession, finding: Any) -> Any:
+    return finding
+
+
+def nothing_shown(arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Tool(Generic[Arguments, Finding]):
+    """One thing that the model may call, as far as anybody has to know it. A new one is a file with such a value in it
+    and a line in `toolbox.TOOLS`.
+
+    The calls of a turn `run` together; then each is settled in its turn, so that sources are numbered in the order of
+    the calls. A tool without sources leaves `settle` out and hands back a `ToolOutput` at once. `progress` and
+    `actions` get the arguments as the model wrote them: these may be anything.
+    """
+
+    name: str
+    spec: Callable[[ToolPolicy], ToolSpec]
+    arguments: type[Arguments]
+    form: str  # arguments that are right, for a model whose were not
+    run: Callable[[ToolSession, Arguments], Coroutine[Any, Any, Finding]]
+    progress: Callable[[Mapping[str, Any]], str]  # one line for people
+    settle: Callable[[ToolSession, Finding], Awaitable[ToolOutput]] = as_it_is
+    actions: Callable[[Mapping[str, Any]], list[dict[str, Any]]] = nothing_shown  # the `action`s of Responses
+    needs: tuple[Role, ...] = ()  # what some provider must be able to do; who needs `read` fetches pages
 
 
 def decode_arguments(text: str) -> dict[str, Any]:

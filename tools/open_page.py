@@ -1,35 +1,31 @@
-"""The `open_page` tool: its description, its arguments, and which part of a page the model gets to read.
-Handed the model's arguments, then a page as the chain read it; hands on a `PagePart` of bounded length.
+"""The `open_page` tool: its description, its arguments, and how a call of it becomes pages. Handed the model's
+arguments and its session; hands on numbered `PagePart`s, and those as the model reads them.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from typing import Annotated, Any
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from providers.chain import Opened
+from providers.errors import ProviderError
+from providers.urls import encode_url
 
-from .base import OPEN_PAGE, ToolSpec
-from .clean import clean, cut_place, one_line
-from .provenance import Address, normalise
-from .relevance import relevance
-from .render import PagePart, escape
-from .web_search import MAX_TITLE, remark
+from .base import OPEN_PAGE, Tool, ToolOutput, ToolSpec
+from .options import ToolPolicy
+from .pages import SHORTEST, ReadPage
+from .provenance import Refused, normalise
+from .reading import MOST_URLS
+from .render import PagePart, sentence
 
-SHORTEST = 200  # less than this is no use to a reader
-SHORT_PAGE = 1000
-LONGEST_PAGE = 1_000_000  # what is kept of one page
-MOST_URLS = 20
-GAP = "[…]"
-# Code, which is kept as it is, or a comment of HTML, which no reader of the page sees.
-CODE_OR_COMMENT = re.compile(
-    r"(^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\2|\Z)|`[^`\n]+`)|<!--.*?-->", re.MULTILINE | re.DOTALL
-)
+if TYPE_CHECKING:
+    from .session import ToolSession
 
+NO_ROOM = "what one answer may read of pages is used up; answer with what you have."
 FORM = '{"url": "https://example.org/page"}'
 
 DESCRIPTION = (
@@ -39,7 +35,7 @@ DESCRIPTION = (
 )
 
 
-def spec() -> ToolSpec:
+def spec(policy: ToolPolicy) -> ToolSpec:
     properties: dict[str, Any] = {
         "url": {"type": "string", "description": "The page to open"},
         "urls": {"type": "array", "items": {"type": "string"}, "description": "Several pages at once, instead of url"},
@@ -81,100 +77,70 @@ class OpenArguments(BaseModel):
         return given | {"urls": urls}
 
 
-@dataclass(frozen=True, slots=True)
-class ReadPage:
-    """A page of this request as it can be shown: cleaned and escaped once, so that offsets into it stay true."""
-
-    address: Address
-    final_url: str
-    title: str
-    text: str
-    date: str | None
-    links: tuple[str, ...]
-    provider: str
-    message: str
+# A part is numbered when its call's turn has come; until then its page waits beside it. A part that failed has none.
+Unnumbered = list[tuple[PagePart, ReadPage | None]]
 
 
-def prepare(address: Address, opened: Opened) -> ReadPage:
-    page = opened.page
-    return ReadPage(
-        address=address,
-        final_url=page.url or address.url,
-        title=escape(one_line(page.title, MAX_TITLE)),
-        text=escape(without_comments(clean(page.text, LONGEST_PAGE))),
-        date=escape(one_line(page.date, 40)) if page.date else None,
-        links=page.links,
-        provider=opened.provider,
-        message=remark(opened.failures, opened.provider, opened.age),
-    )
+async def read(session: ToolSession, given: OpenArguments) -> Unnumbered:
+    """All pages of a call, together. One that fails does not fail the others."""
+    each = session.reader.reserve(len(given.urls), given.max_length)
+    if not each:
+        return [(PagePart(encode_url(url), error=NO_ROOM), None) for url in given.urls]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_read_one(session, url, given, each)) for url in given.urls]
+    parts = [task.result() for task in tasks]
+    session.reader.give_back(each * len(given.urls) - sum(len(part.content) for part, _ in parts))
+    return parts
 
 
-def without_comments(text: str) -> str:
-    end = text.rfind("-->") + 3  # what lies beyond holds no comment that ends
-    return CODE_OR_COMMENT.sub(r"\1", text[:end]) + text[end:] if end > 2 else text
+async def _read_one(
+    session: ToolSession, url: str, given: OpenArguments, max_length: int
+) -> tuple[PagePart, ReadPage | None]:
+    try:
+        return await session.reader.part(url, given.start, given.query, max_length)
+    except (Refused, ProviderError) as error:
+        return PagePart(encode_url(url), error=sentence(error)), None
 
 
-def part_of(page: ReadPage, start: int, query: str, max_length: int) -> PagePart:
-    """What the model asked to read of a page: the passages for `query`, or the text from `start` on."""
-    note, next_start = page.message, None
-    if start >= len(page.text):
-        return PagePart(page.address.url, error=f"start={start} is beyond its end, it has {len(page.text)} characters")
-    short = len(page.text) - start <= min(max_length, SHORT_PAGE)  # nothing is won by picking from it
-    content = passages(page.text[start:], query, max_length) if query and not short else ""
-    truncated = bool(content) and len(content) < len(page.text) - start
-    if query and not content and not short:
-        note = f"{note} No passage speaks of the query; the page follows from start={start}.".strip()
-    if not content:
-        end = cut(page.text, start, max_length)
-        content, truncated = page.text[start:end].strip("\n"), end < len(page.text)
-        next_start = end if truncated else None
-    return PagePart(
-        url=page.address.url,
-        title=page.title,
-        content=content,
-        original_length=len(page.text),
-        truncated=truncated,
-        next_start=next_start,
-        date=page.date,
-        provider=page.provider,
-        message=note,
-    )
+def numbered(session: ToolSession, parts: Unnumbered) -> list[PagePart]:
+    return [_numbered(session, part, page) for part, page in parts]
 
 
-def cut(text: str, start: int, max_length: int) -> int:
-    """Where a part that begins at `start` ends: after a paragraph, else a sentence, else a word, else anywhere."""
-    end = start + max_length
-    if end >= len(text):
-        return len(text)
-    earliest = start + max_length // 2
-    for stop in ("\n\n", "\n", ". ", "。", " "):
-        at = text.rfind(stop, earliest, end)
-        if at >= 0:
-            return at + len(stop)
-    return max(cut_place(text, end), start + 1)
+def _numbered(session: ToolSession, part: PagePart, page: ReadPage | None) -> PagePart:
+    if page is None or part.error:
+        return part
+    source = session.ledger.add(page.address.url, page.title, date=page.date, final_url=page.final_url)
+    session.provenance.add_page(page.address, page.final_url, page.links)
+    return replace(part, source=source, title=part.title or source.title)
 
 
-def passages(text: str, query: str, max_length: int) -> str:
-    """The paragraphs that speak of the query, best first until the length is used up, in the order of the page."""
-    paragraphs = [paragraph for paragraph in re.split(r"\n{2,}", text) if paragraph.strip()]
-    scores = relevance(query, paragraphs)
-    room = max_length
-    chosen: dict[int, str] = {}
-    for number in sorted(range(len(paragraphs)), key=lambda number: -scores[number]):
-        paragraph = paragraphs[number]
-        if scores[number] <= 0:
-            break
-        if not chosen:
-            paragraph = paragraph[: cut(paragraph, 0, room)].rstrip()
-        cost = len(paragraph) + len(GAP) + 4
-        if cost <= room or not chosen:
-            chosen[number] = paragraph
-            room -= cost
-    pieces: list[str] = []
-    last = -1
-    for number in sorted(chosen):
-        pieces += [GAP, chosen[number]] if number > last + 1 else [chosen[number]]
-        last = number
-    if chosen and last < len(paragraphs) - 1:
-        pieces.append(GAP)
-    return "\n\n".join(pieces)
+async def settle(session: ToolSession, unnumbered: Unnumbered) -> ToolOutput:
+    parts = numbered(session, unnumbered)
+    sources = tuple(part.source for part in parts if part.source)
+    provider = next((part.provider for part in parts if part.provider), "")
+    return ToolOutput(session.text(parts), bool(sources), provider, sources)
+
+
+def progress(arguments: Mapping[str, Any]) -> str:
+    urls = arguments.get("urls") or [arguments.get("url") or ""]
+    return f"Reading: {', '.join(map(str, urls)) if isinstance(urls, list) else urls}"
+
+
+def actions(arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One for each page."""
+    given = [arguments.get("url"), arguments.get("urls")]
+    urls = [url for some in given for url in (some if isinstance(some, list) else [some]) if isinstance(url, str)]
+    return [{"type": "open_page", "url": url} for url in dict.fromkeys(urls) or [None]]
+
+
+TOOL = Tool(
+    name=OPEN_PAGE,
+    spec=spec,
+    arguments=OpenArguments,
+    form=FORM,
+    run=read,
+    settle=settle,
+    progress=progress,
+    actions=actions,
+    needs=("read",),
+)

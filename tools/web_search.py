@@ -1,31 +1,38 @@
-"""The `web_search` tool: its description, its arguments, and what it makes of a provider's answer.
-Handed the model's arguments, then what the chain found; hands on a `SearchQuery`, then a `SearchAnswer`.
+"""The `web_search` tool: its description, its arguments, and how a call of it becomes results. Handed the model's
+arguments and its session; hands on a numbered `SearchAnswer`, and that as the model reads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from providers.base import SearchQuery, TimeRange
-from providers.chain import Failure, Found
+from providers.chain import Found
+from providers.errors import ProviderError
 
-from .base import WEB_SEARCH, BadArguments, Strings, ToolSpec
+from . import open_page
+from .base import WEB_SEARCH, BadArguments, Strings, Tool, ToolOutput, ToolSpec
 from .clean import one_line
 from .ledger import Ledger
-from .provenance import Domains, domain_of, normalise
-from .render import SearchAnswer, escape
+from .options import ToolPolicy
+from .provenance import Domains, domain_of, holds_secret, normalise
+from .reading import CARRIES_KEY
+from .render import MAX_TITLE, SearchAnswer, escape, remark, sentence
+
+if TYPE_CHECKING:
+    from .session import ToolSession
 
 MAX_QUERY = 400
 MOST_RESULTS = 20
-MAX_TITLE = 200
 MAX_SNIPPET = 1500
 MAX_DIRECT = 2000
+READ_AHEAD = 2  # pages that the first search of a weak model reads by itself
 
 FORM = '{"query": "tallest building in Europe", "limit": 5}'
 
@@ -60,10 +67,10 @@ _MORE: dict[str, Any] = {
 _RANGES = {"day": "d", "week": "w", "month": "m", "year": "y", "any": "all"}
 
 
-def spec(*, full: bool) -> ToolSpec:
+def spec(policy: ToolPolicy) -> ToolSpec:
     parameters = {
         "type": "object",
-        "properties": _BASIC | _MORE if full else _BASIC,
+        "properties": _BASIC | _MORE if policy.parameters == "full" else _BASIC,
         "required": ["query"],
         "additionalProperties": False,
     }
@@ -142,12 +149,58 @@ def answer(query: SearchQuery, found: Found, ledger: Ledger, longest_snippet: in
     return SearchAnswer(query.text, found.provider, direct, tuple(sources), message, age=found.age)
 
 
-def remark(failures: Sequence[Failure], served_by: str, age: float | None) -> str:
-    """One line on who should have served and did not, and how old the answer is; empty if there is nothing to say."""
-    said = []
-    if failures:
-        reasons = "; ".join(f"{failure.provider}: {failure.reason.rstrip('.')}" for failure in failures)
-        said.append(f"Served by {served_by}, because others could not ({escape(one_line(reasons, 500))}).")
-    if age is not None:
-        said.append(f"Cached {age:.0f} s ago.")
-    return " ".join(said)
+# What was found is numbered when its call's turn has come; a search that failed has its answer at once.
+Unnumbered = tuple[SearchQuery, Found] | SearchAnswer
+
+
+async def find(session: ToolSession, given: SearchArguments) -> Unnumbered:
+    if holds_secret(given.model_dump_json(), session.options.secrets):  # domains and all: everything of it leaves
+        return SearchAnswer("…", message=f"{CARRIES_KEY}.", ok=False)
+    try:
+        query = query_for(given, session.domains, session.most_results, session.options.country)
+        return query, await session.search(query, given.provider)
+    except (BadArguments, ProviderError) as error:
+        return SearchAnswer(given.query, message=sentence(error), ok=False)
+
+
+def numbered(session: ToolSession, unnumbered: Unnumbered) -> SearchAnswer:
+    if isinstance(unnumbered, SearchAnswer):
+        return unnumbered
+    query, found = unnumbered
+    session.provenance.add(hit.url for hit in found.results.results)
+    return answer(query, found, session.ledger, session.longest_snippet)
+
+
+async def settle(session: ToolSession, unnumbered: Unnumbered) -> ToolOutput:
+    """The results; for a weak model the first search brings along what its best pages say."""
+    found = numbered(session, unnumbered)
+    texts = [session.text(found)]
+    if found.sources and session.reads_ahead:
+        best = open_page.OpenArguments(urls=[source.url for source in found.sources[:READ_AHEAD]], query=found.query)
+        parts = open_page.numbered(session, await open_page.read(session, best))
+        if pages := [part for part in parts if part.source]:
+            texts.append(session.text(pages))
+    return ToolOutput("\n\n".join(texts), found.ok, found.provider, found.sources)
+
+
+def progress(arguments: Mapping[str, Any]) -> str:
+    return f"Searching the web: {arguments.get('query') or ''}"
+
+
+def actions(arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+    query = arguments.get("query")
+    query = query if isinstance(query, str) else ""
+    return [{"type": "search", "query": query, "queries": [query]}]
+
+
+TOOL = Tool(
+    name=WEB_SEARCH,
+    spec=spec,
+    arguments=SearchArguments,
+    form=FORM,
+    run=find,
+    settle=settle,
+    progress=progress,
+    actions=actions,
+    needs=("search",),
+)

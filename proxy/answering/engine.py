@@ -14,7 +14,9 @@ from typing import Any
 
 from tools.base import ToolResult
 from tools.ledger import Ledger
-from tools.toolbox import Toolbox, ToolSession
+from tools.options import SessionOptions
+from tools.session import ToolSession
+from tools.toolbox import Toolbox
 
 from ..store.store import MemoryStore, Store
 from ..upstreams.client import tools_refused
@@ -184,7 +186,7 @@ class _Answering:
         search = request.search
         # A character for each token of its context: a quarter of it in English, most of it in Japanese.
         room = candidate.upstream.context(candidate.model) or None
-        return self._engine.toolbox.session(
+        options = SessionOptions(
             ledger=self._ledger,
             seen_texts=_texts(offer.body["messages"], {*offer.owned, *OUR_NAMES} - offer.client_tools),
             found_before=[url for url, _ in request.sources.values()],
@@ -199,6 +201,7 @@ class _Answering:
             most_calls=search.max_calls,
             assist=assist,
         )
+        return self._engine.toolbox.session(options)
 
 
 def _tool_usage(session: ToolSession | None) -> dict[str, Any]:

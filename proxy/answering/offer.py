@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tools.base import OPEN_PAGE, WEB_SEARCH, ToolSpec
+from tools.base import ToolSpec
+from tools.toolbox import TOOLS
 
 from ..values.errors import refuse
 from ..values.request import ChatRequest
@@ -23,9 +24,7 @@ _CLIENT_SEARCH = re.compile(
     re.IGNORECASE,
 )
 _PREFIX = "groundwire_"
-OUR_NAMES = frozenset(
-    {WEB_SEARCH, OPEN_PAGE, _PREFIX + WEB_SEARCH, _PREFIX + OPEN_PAGE}
-)  # all that they are ever called
+OUR_NAMES = frozenset(prefix + tool.name for tool in TOOLS for prefix in ("", _PREFIX))  # all that they are ever called
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +186,8 @@ def _steps_aside(body: Mapping[str, Any]) -> str:
 
 def _choices(request: ChatRequest, names: Mapping[str, str]) -> tuple[Any, Any]:
     """The `tool_choice` of the first round, and of those after a tool of ours has run. None: leave it out."""
-    search = {"type": "function", "function": {"name": names.get(WEB_SEARCH) or names[OPEN_PAGE]}}
+    first = next(iter(names.values()))  # the search, if there is one
+    search = {"type": "function", "function": {"name": first}}
     if request.search.allowed:
         choice = request.body.get("tool_choice")
         allowed: dict[str, Any] = choice["allowed_tools"] if isinstance(choice, dict) else {"mode": "auto", "tools": []}

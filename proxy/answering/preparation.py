@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tools.base import OPEN_PAGE, ToolSpec
+from tools.base import ToolSpec
 from tools.toolbox import Toolbox
 
 from ..context import RequestContext
@@ -78,8 +78,8 @@ class Preparation:
         return strip_decoration(request.body["messages"], self._footer, request.sources)
 
     def specs(self, request: ChatRequest) -> list[ToolSpec]:
-        """The tools for it. Without live access what an engine has found may be read, and no page be fetched."""
-        return [spec for spec in self._toolbox.specs if request.search.live or spec.tool != OPEN_PAGE]
+        """The tools for it."""
+        return self._toolbox.offered(live=request.search.live)
 
     async def _without_suffix(self, request: ChatRequest) -> ChatRequest:
         """`:online` is a wish for search, unless the upstream lists that very name."""

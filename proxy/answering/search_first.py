@@ -12,7 +12,7 @@ from typing import Any
 
 from tools.base import OPEN_PAGE, WEB_SEARCH
 from tools.render import PagePart, SearchAnswer
-from tools.toolbox import ToolSession
+from tools.session import ToolSession
 from tools.web_search import MAX_QUERY
 
 from ..upstreams.fallback import FallbackPlan

@@ -30,7 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from . import terminal
 
         config = load(given.config, os.environ)
-        set_up(config.log, level="critical" if given.command == "check" else "error")  # what they print says it all
+        # What they print says it all; but `check` sends people to `search` and `open` to see where a provider fails.
+        set_up(config.log, groundwire="error", providers="critical" if given.command == "check" else "warning")
         command: Command = doctor.check if given.command == "check" else getattr(terminal, given.command)
         code = asyncio.run(command(config, given))
         sys.stdout.flush()  # here, where a closed pipe is still ours to handle

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
 from tools.ledger import Ledger, Source
+from tools.options import SessionOptions
 from tools.render import open_json, search_json
 
 from ..callers.caller import NOBODY
@@ -70,7 +71,7 @@ async def search(config: Config, given: argparse.Namespace) -> int:
     async with opened(config) as house:
         if house.search is None:
             return _none_configured("search")
-        session = house.toolbox.session(ledger=Ledger(), alone=True)
+        session = house.toolbox.session(SessionOptions(Ledger(), alone=True))
         arguments = {"query": given.query, "provider": given.provider or "", "limit": given.limit}
         answer = await session.search_once(arguments)
         print(json.dumps(search_json(answer), ensure_ascii=False, indent=2) if given.json else session.text(answer))
@@ -81,7 +82,7 @@ async def open(config: Config, given: argparse.Namespace) -> int:  # noqa: A001 
     async with opened(config) as house:
         if house.read is None:
             return _none_configured("read")
-        session = house.toolbox.session(ledger=Ledger(), alone=True)
+        session = house.toolbox.session(SessionOptions(Ledger(), alone=True))
         parts = await session.open_once({"urls": given.url})
         if given.json:
             pages = [open_json(part) for part in parts]

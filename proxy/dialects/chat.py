@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from tools.ledger import Source
+from tools.toolbox import tool_named
 
 from ..values.dialect import Decoded
 from ..values.errors import refuse
@@ -106,10 +107,11 @@ class Encoder:
         if isinstance(event, ToolCallDelta):
             return self._chunk({"tool_calls": [_call_delta(event)]})
         if isinstance(event, ToolStarted):
-            if not self._progress:
+            line = progress_line(event) if self._progress else ""
+            if not line:
                 return b""
             begun = b"" if self._text_head else self._encode(Begun())
-            return begun + self._chunk({"reasoning_content": progress_line(event)})
+            return begun + self._chunk({"reasoning_content": line})
         if isinstance(event, Finished):
             return self._finish(event)
         if isinstance(event, Failed):
@@ -260,8 +262,6 @@ def _add_call(calls: list[dict[str, Any]], event: ToolCallDelta) -> None:
 
 
 def progress_line(event: ToolStarted) -> str:
-    given = event.arguments
-    if event.tool == "web_search":
-        return f"Searching the web: {given.get('query') or ''}\n"
-    urls = given.get("urls") or [given.get("url") or ""]
-    return f"Reading: {', '.join(map(str, urls)) if isinstance(urls, list) else urls}\n"
+    """What our tool is about to do; nothing if the model made it up."""
+    tool = tool_named(event.tool)
+    return f"{tool.progress(event.arguments)}\n" if tool else ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tools.base import OPEN_PAGE, WEB_SEARCH
+from tools.toolbox import tool_named
 
 from ..answering.offer import client_tools
 from ..values.request import SearchOptions
@@ -94,7 +94,7 @@ def _names_search(choice: object, body: dict[str, Any]) -> bool:
     if not isinstance(choice, dict) or choice.get("type") != "function":
         return False
     name = _mapping(choice.get("function")).get("name", choice.get("name"))
-    return name in (WEB_SEARCH, OPEN_PAGE) and name not in client_tools(body)
+    return isinstance(name, str) and tool_named(name) is not None and name not in client_tools(body)
 
 
 def _search_options(wish: _Wish) -> SearchOptions:

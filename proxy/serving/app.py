@@ -76,7 +76,7 @@ def build(config: Config) -> Edge:
 
 
 class _DialectOfPath:
-    """The dialect of a path: what stands below an endpoint speaks like it, and every other path like Chat Completions."""
+    """The dialect of a path: what stands below an endpoint speaks like it, all else like Chat Completions."""
 
     def __init__(self, dialects: dict[str, Dialect]) -> None:
         self._dialects = dialects

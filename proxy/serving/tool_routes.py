@@ -13,8 +13,9 @@ from starlette.types import Receive, Scope, Send
 from tools.base import BadArguments, validate
 from tools.ledger import Ledger
 from tools.open_page import OpenArguments
+from tools.options import SessionOptions
 from tools.render import open_json, search_json
-from tools.toolbox import ToolSession
+from tools.session import ToolSession
 from tools.web_search import SearchArguments
 
 from ..context import RequestContext, context_of
@@ -79,14 +80,16 @@ class OpenRoute:
 
 
 def _session(house: House, context: RequestContext, country: str = "", limit: object = None) -> ToolSession:
-    return house.toolbox.session(
+    options = SessionOptions(
         ledger=Ledger(),
         alone=True,
         country=country.upper() if len(country) == 2 else "",
         limit=limit if isinstance(limit, int) and limit > 0 else None,
         secrets=context.caller.secrets,
         caller=context.caller.owner,
+        observe=context.observer.tell,
     )
+    return house.toolbox.session(options)
 
 
 def _load(raw: bytes, known: frozenset[str]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from .observer import Observer
 from .steps import Step
 
 _PLAIN = re.compile(r"[\w.:/@%+,;=()~!*'&$\[\]-]{1,200}")
-_QUIET_LIBRARIES = ("groundwire", "providers")  # ours; HTTP libraries would log every address that people look up
+_OURS = ("groundwire", "providers")  # the HTTP libraries would log every address that people look up
 
 
 class RequestLog:
@@ -47,14 +47,14 @@ class RequestLog:
         self._write(self._line(facts))
 
 
-def set_up(config: LogConfig, *, level: str = "") -> None:
-    """The other lines of the house, in the same form and from the same level on."""
+def set_up(config: LogConfig, **levels: str) -> None:
+    """The other lines of the house, in the same form and from the same level on; `levels` are for one logger each."""
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # not in our lines, and not free
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter() if config.format == "json" else _TEXT)
     logging.basicConfig(handlers=[handler])
-    for name in _QUIET_LIBRARIES:
-        logging.getLogger(name).setLevel((level or config.level).upper())
+    for name in _OURS:
+        logging.getLogger(name).setLevel(levels.get(name, config.level).upper())
 
 
 def facts_of(request: Observer) -> dict[str, Any]:

@@ -12,7 +12,9 @@ from providers.errors import NotAllowed, PageBlocked, TimedOut
 from providers.registry import NamedProvider
 from tools.base import ToolCall, ToolResult
 from tools.ledger import Ledger
-from tools.toolbox import Toolbox, ToolPolicy, ToolSession
+from tools.options import SessionOptions, ToolPolicy
+from tools.session import ToolSession
+from tools.toolbox import Toolbox
 
 
 class Engine:
@@ -72,7 +74,7 @@ class Bench:
         self.ledger = Ledger()
 
     def session(self, **options: Any) -> ToolSession:
-        return self.toolbox.session(ledger=self.ledger, **options)
+        return self.toolbox.session(SessionOptions(self.ledger, **options))
 
 
 def search(arguments: Any, call_id: str = "c1") -> ToolCall:

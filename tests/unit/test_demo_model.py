@@ -24,7 +24,8 @@ from proxy.upstreams.transport import Transport
 from proxy.values.events import Begun, Event, Finished, TextDelta, ToolCallDelta, UsageSeen
 from tools.base import ToolCall
 from tools.ledger import Ledger
-from tools.toolbox import Toolbox, ToolPolicy
+from tools.options import SessionOptions, ToolPolicy
+from tools.toolbox import Toolbox
 
 QUESTION = "How does the citer hold back an unfinished marker?"
 
@@ -77,7 +78,7 @@ async def converse(question: str, *names: str) -> tuple[list[ToolCallDelta], lis
     """The model with a real toolbox, as the engine would drive it."""
     docs = NamedProvider("docs", "test", Docs())
     session = Toolbox(SearchChain([docs]), ReadChain([docs]), ToolPolicy()).session(
-        ledger=Ledger(2), seen_texts=[question]
+        SessionOptions(Ledger(2), seen_texts=[question])
     )
     body: dict[str, Any] = {
         "model": "demo",

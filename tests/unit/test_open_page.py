@@ -13,8 +13,9 @@ from providers.registry import NamedProvider
 from tests.fakes.toolbox import Bench, one, open_page, search
 from tools.base import ToolResult
 from tools.ledger import Ledger
-from tools.open_page import cut, passages, without_comments
-from tools.toolbox import Toolbox, ToolPolicy
+from tools.options import SessionOptions, ToolPolicy
+from tools.pages import cut, passages, without_comments
+from tools.toolbox import Toolbox
 
 # Pages
 
@@ -120,7 +121,7 @@ async def test_the_characters_of_a_request_have_a_budget() -> None:
     toolbox = Toolbox(
         None, ReadChain([NamedProvider("l", "l", Long())]), ToolPolicy(max_characters=5000, max_page_length=4000)
     )
-    session = toolbox.session(ledger=Ledger(), seen_texts=["https://a.org/1 https://b.org/2 https://c.org/3"])
+    session = toolbox.session(SessionOptions(Ledger(), seen_texts=["https://a.org/1 https://b.org/2 https://c.org/3"]))
     first, second = [await one(session, open_page({"url": f"https://{host}.org/{n}"})) for host, n in ("a1", "b2")]
     assert first.ok
     assert 3500 < len(_content(first)) <= 4000
@@ -194,7 +195,7 @@ async def test_cancelling_cancels_every_read() -> None:
     reader = Endless()
     toolbox = Toolbox(None, ReadChain([NamedProvider("endless", "test", reader)]), ToolPolicy(provenance="open"))
     calls = [open_page({"urls": ["https://a.org", "https://b.org"]}), open_page({"url": "https://a.org", "start": 5})]
-    task = asyncio.create_task(toolbox.session(ledger=Ledger()).run(calls))
+    task = asyncio.create_task(toolbox.session(SessionOptions(Ledger())).run(calls))
     while reader.reading < 2:
         await asyncio.sleep(0)
     task.cancel()
@@ -214,7 +215,7 @@ async def test_a_book_is_cut_and_searched() -> None:
     toolbox = Toolbox(
         None, ReadChain([NamedProvider("book", "test", Book())]), ToolPolicy(provenance="open", max_page_length=3000)
     )
-    session = toolbox.session(ledger=Ledger())
+    session = toolbox.session(SessionOptions(Ledger()))
     result = await one(session, open_page({"url": "https://a.org", "query": "hero1234", "max_length": 10**9}))
     assert "Chapter 1234 tells of hero1234 (1)." in result.text
     assert len(_content(result)) <= 3000

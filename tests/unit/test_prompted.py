@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from proxy.upstreams.prompted import flattened, prompted
 from proxy.upstreams.signatures import RULE, SEVERAL
 from tools import open_page, web_search
+from tools.options import ToolPolicy
 
-SPECS = (web_search.spec(full=True), open_page.spec())
+POLICY = ToolPolicy(parameters="full")
+SPECS = (web_search.spec(POLICY), open_page.spec(POLICY))
 USER = {"role": "user", "content": "Who won?"}
 LINE = re.compile(r"<tool_call>(.*?)</tool_call>")
 TOLD = RULE.replace("{several}", SEVERAL)

@@ -14,8 +14,10 @@ from providers.settings import CacheSettings
 from tests.fakes.providers import Engine
 from tests.fakes.toolbox import one, open_page, search
 from tools.ledger import Ledger
+from tools.options import SessionOptions, ToolPolicy
 from tools.render import search_json
-from tools.toolbox import Toolbox, ToolPolicy, ToolSession
+from tools.session import ToolSession
+from tools.toolbox import Toolbox
 
 URL = "https://moved.org/a"
 TEA = {"query": "tea"}
@@ -29,7 +31,7 @@ class Office:
         self.toolbox = Toolbox(search, read, ToolPolicy())
 
     def session(self, **options: Any) -> ToolSession:
-        return self.toolbox.session(ledger=Ledger(), seen_texts=[URL], **options)
+        return self.toolbox.session(SessionOptions(Ledger(), seen_texts=[URL], **options))
 
 
 async def test_the_model_is_told_the_age_of_a_search() -> None:

@@ -10,8 +10,10 @@ from proxy.upstreams.prompted import flattened, prompted
 from proxy.upstreams.signatures import AT_MOST_ONE, MAX_TOOLS_TEXT, MUST_CALL
 from tests.unit.test_prompted import TOLD, USER, F, G, call, calls, function, result
 from tools import open_page, web_search
+from tools.options import ToolPolicy
 
-SPECS = (web_search.spec(full=True), open_page.spec())
+POLICY = ToolPolicy(parameters="full")
+SPECS = (web_search.spec(POLICY), open_page.spec(POLICY))
 
 
 def tool_lines(*tools: dict[str, Any], **more: Any) -> list[str]:

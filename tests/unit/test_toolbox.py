@@ -17,7 +17,8 @@ from providers.registry import NamedProvider
 from tests.fakes.toolbox import Bench, one, open_page, search
 from tools.base import BadArguments, ToolCall, decode_arguments
 from tools.ledger import Ledger
-from tools.toolbox import Toolbox, ToolPolicy
+from tools.options import SessionOptions, ToolPolicy
+from tools.toolbox import Toolbox
 
 # Arguments as models write them
 
@@ -88,7 +89,7 @@ async def test_bad_arguments_are_answered_before_any_provider(tool: str, argumen
 
 async def test_unknown_tools_get_all_names_that_the_model_knows() -> None:
     bench = Bench()
-    session = bench.toolbox.session(ledger=Ledger(), names=("get_weather", "web_search", "groundwire_open_page"))
+    session = bench.session(names=("get_weather", "web_search", "groundwire_open_page"))
     result = await one(session, ToolCall("c1", "getWeather", "{}"))
     assert "Valid names: get_weather, web_search, groundwire_open_page." in result.text
 
@@ -287,7 +288,7 @@ class Odd:
 )
 async def test_nonsense_from_a_provider_is_a_failed_search(answer: Any) -> None:
     toolbox = Toolbox(SearchChain([NamedProvider("odd", "test", Odd(answer))]), None, ToolPolicy())
-    result = await one(toolbox.session(ledger=Ledger()), search({"query": "tea"}))
+    result = await one(toolbox.session(SessionOptions(Ledger())), search({"query": "tea"}))
     assert not result.ok
     assert "odd" in result.text
 

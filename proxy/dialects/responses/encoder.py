@@ -12,8 +12,6 @@ from typing import Any
 
 import orjson
 
-from tools.base import OPEN_PAGE, WEB_SEARCH
-
 from ...values.events import (
     Begun,
     Citation,
@@ -206,11 +204,12 @@ class Encoder:
         self._done(called)
 
     def _start(self, event: ToolStarted) -> None:
-        if event.tool not in (WEB_SEARCH, OPEN_PAGE):
-            return  # a tool that nobody offered: the model is told so, the client has no use for it
+        shown = actions(event)
+        if not shown:
+            return
         self._break_off()
         self._running[event.id] = []
-        for action in actions(event):
+        for action in shown:
             searched = Searched(len(self._items), action)
             self._running[event.id].append(searched)
             self.calls[searched.id] = event.id

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import orjson
 
-from tools.base import WEB_SEARCH
 from tools.ledger import Source
+from tools.toolbox import tool_named
 
 from ...values.events import Citation, ToolStarted
 
@@ -150,14 +150,10 @@ Item = Said | Called | Searched
 
 
 def actions(event: ToolStarted) -> list[dict[str, Any]]:
-    """What a call of ours does: one search, or one action for each page. A model's arguments may be anything."""
-    if event.tool == WEB_SEARCH:
-        query = event.arguments.get("query")
-        query = query if isinstance(query, str) else ""
-        return [{"type": "search", "query": query, "queries": [query]}]
-    asked = [event.arguments.get("url"), event.arguments.get("urls")]
-    urls = [url for some in asked for url in (some if isinstance(some, list) else [some]) if isinstance(url, str)]
-    return [{"type": "open_page", "url": url} for url in dict.fromkeys(urls) or [None]]
+    """What a call of ours does; nothing if nobody offered such a tool: the model is told so, the client has no use
+    for it."""
+    tool = tool_named(event.tool)
+    return tool.actions(event.arguments) if tool else []
 
 
 def as_usage(usage: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,49 @@
+"""What the tools may do: what the operator allows, and what one request wants and brings along. Plain values: the
+toolbox holds the `ToolPolicy`, and is handed `SessionOptions` for each request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from providers.base import Observe
+
+from .ledger import Ledger
+from .provenance import Mode
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPolicy:
+    max_results: int = 5
+    max_page_length: int = 15000
+    allowed_domains: tuple[str, ...] = ()
+    blocked_domains: tuple[str, ...] = ()
+    provenance: Mode = "context"
+    parameters: Literal["basic", "full"] = "basic"
+    max_opens: int = 8
+    max_characters: int = 100_000  # of pages, over all calls of one request
+    max_opens_per_host: int = 4
+    max_searches: int = 20
+    max_parallel: int = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    ledger: Ledger
+    seen_texts: Sequence[str] = ()  # what people and their tools said: the URLs in it may be opened
+    found_before: Collection[str] = ()  # the URLs of earlier results in the conversation
+    country: str = ""  # ISO 3166 alpha-2
+    language: str = ""  # ISO 639-1
+    limit: int | None = None  # how many results it wants
+    allowed_domains: Sequence[str] = ()
+    blocked_domains: Sequence[str] = ()
+    secrets: Collection[str] = ()  # the keys that came with it
+    caller: str = ""  # whose it is: what private providers gave is kept for its caller alone
+    names: Sequence[str] = ()  # all tools as the model knows them, the client's too
+    room: int | None = None  # how many characters of the web the model can hold
+    most_calls: int | None = None  # how many calls the client allows
+    assist: bool = False  # for weak models: the first search reads its best pages, and the rule for citing comes last
+    alone: bool = False  # there is no model: somebody asks for the tool itself
+    observe: Observe | None = None  # is told of each call of a provider

@@ -1,0 +1,186 @@
+"""The tools of one request. Handed the model's calls, hands back one result per call, in their order; what ran before
+is answered from memory. What all tools share is here: sources, addresses, domains, budgets. Provider errors end as
+text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from providers.base import SearchQuery
+from providers.chain import Found
+from providers.errors import ProviderError
+
+from . import open_page, web_search
+from .base import BadArguments, Tool, ToolCall, ToolOutput, ToolResult, decode_arguments, validate
+from .clean import one_line
+from .open_page import OpenArguments
+from .options import SessionOptions
+from .provenance import Provenance, Refused
+from .reading import PageReader
+from .render import CITE, PagePart, SearchAnswer, escape, pages_text, reading_text, search_text, sentence
+from .web_search import MAX_SNIPPET, SearchArguments
+
+if TYPE_CHECKING:
+    from .toolbox import Toolbox
+
+SHORTEST_SNIPPET = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _ValidCall:
+    tool: Tool[Any, Any]
+    arguments: BaseModel
+
+    @property
+    def key(self) -> str:
+        return f"{self.tool.name} {self.arguments.model_dump_json()}"
+
+
+class ToolSession:
+    """`searches` and `pages` count what really ran: a repeated call is answered from memory and costs nothing."""
+
+    def __init__(self, toolbox: Toolbox, options: SessionOptions) -> None:
+        policy = toolbox.policy
+        self.searches = 0
+        self.options = options
+        self.ledger = options.ledger
+        self.domains = toolbox.domains.narrowed(options.allowed_domains, options.blocked_domains)
+        self.provenance = Provenance(policy.provenance, options.seen_texts)
+        self.provenance.add(options.found_before)
+        if policy.provenance == "context":  # what earlier answers cited
+            self.provenance.add(source.url for source in options.ledger)
+        self.reader = PageReader(toolbox.read, policy, options, self.domains, self.provenance)
+        self.most_results = options.limit or policy.max_results
+        self.longest_snippet = MAX_SNIPPET
+        if options.room is not None:
+            fair = max(options.room // (4 * self.most_results), SHORTEST_SNIPPET)
+            self.longest_snippet = min(self.longest_snippet, fair)
+        self._toolbox = toolbox
+        self._policy = policy
+        self._fence = "web-" + secrets.token_hex(8)
+        self._remembered: dict[str, ToolOutput] = {}
+        self._calls_left = options.most_calls
+
+    @property
+    def pages(self) -> int:
+        return self.reader.opened
+
+    @property
+    def spent(self) -> bool:
+        """Whether the searches, the pages or the characters of this request are used up."""
+        return self.searches >= self._policy.max_searches or self.reader.spent or self._calls_left == 0
+
+    async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        """All calls of one turn, together. Sources are numbered in the order of the calls, whoever answers first."""
+        turn = [self._understand(call) for call in calls]
+        new = self._admitted(call for call in turn if isinstance(call, _ValidCall))
+        async with asyncio.TaskGroup() as group:
+            tasks = [(call, group.create_task(self._run(call))) for call in new]
+        for call, task in tasks:
+            finding, failure = task.result()
+            self._remembered[call.key] = failure or await call.tool.settle(self, finding)
+        results = [self._result(call.id, understood) for call, understood in zip(calls, turn, strict=True)]
+        if self.options.assist and results and results[-1].sources:
+            reminder = CITE.format(n=results[-1].sources[0].n)
+            results[-1] = replace(results[-1], text=f"{results[-1].text}\n\n{reminder}")
+        return results
+
+    # For who asks without a model
+
+    async def search_once(self, arguments: Mapping[str, Any]) -> SearchAnswer:
+        """One search for the operator, as a value."""
+        try:
+            given = validate(SearchArguments, arguments)
+        except BadArguments as error:
+            return SearchAnswer(query=str(arguments.get("query", "")), message=f"{error}.", ok=False)
+        return web_search.numbered(self, await web_search.find(self, given))
+
+    async def open_once(self, arguments: Mapping[str, Any]) -> list[PagePart]:
+        """Pages for the operator, as values. What a person typed has its provenance."""
+        try:
+            given = validate(OpenArguments, arguments)
+        except BadArguments as error:
+            urls = arguments.get("urls") or [arguments.get("url", "")]
+            return [PagePart(str(url), error=str(error)) for url in urls]
+        self.provenance.add(given.urls)
+        return open_page.numbered(self, await open_page.read(self, given))
+
+    def text(self, answer: SearchAnswer | list[PagePart]) -> str:
+        """The answer as the model reads it."""
+        if isinstance(answer, SearchAnswer):
+            return search_text(answer, self._fence, _today())
+        return pages_text(answer, self._fence)
+
+    def reading(self, answer: SearchAnswer, parts: Sequence[PagePart], named: Sequence[str] = ()) -> str:
+        """A search and the pages it led to, for a model that called neither. `named` are pages that the user names."""
+        missed = [part for part in parts[: len(named)] if part.error]
+        return reading_text(answer, parts, missed, self._fence, _today())
+
+    # For the tools
+
+    async def search(self, query: SearchQuery, provider: str = "") -> Found:
+        """What the chain finds, as long as the request may search. `provider` is asked first."""
+        if self._toolbox.search is None:
+            raise BadArguments("no search provider is configured")
+        if self.searches >= self._policy.max_searches:
+            raise BadArguments(f"the {self.searches} searches of this answer are used up")
+        self.searches += 1
+        return await self._toolbox.search.search(query, provider or None, self.options.caller, self.options.observe)
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether a search should bring along what its best pages say: for a weak model, the first time."""
+        return self.options.assist and self._toolbox.read is not None and not self.pages
+
+    # Calls
+
+    def _understand(self, call: ToolCall) -> _ValidCall | str:
+        """The tool and its arguments, or what is wrong with the call. No provider is asked before this."""
+        tool = self._toolbox.tools.get(call.tool)
+        if tool is None:
+            names = ", ".join(self.options.names or self._toolbox.tools) or "none"
+            return f"There is no tool {one_line(call.tool, 100)!r}. Valid names: {names}."
+        try:
+            return _ValidCall(tool, validate(tool.arguments, decode_arguments(call.arguments)))
+        except BadArguments as error:
+            return f"The call was not run: {escape(one_line(str(error), 500))}. Its arguments look like {tool.form}"
+
+    def _admitted(self, calls: Iterable[_ValidCall]) -> list[_ValidCall]:
+        """Those that run now: each once, none that ran before, and no more than are allowed."""
+        new = {call.key: call for call in calls if call.key not in self._remembered}
+        most = self._policy.max_parallel
+        if self._calls_left is not None:
+            most = min(most, self._calls_left)
+            self._calls_left -= min(most, len(new))
+        return list(new.values())[:most]
+
+    async def _run(self, call: _ValidCall) -> tuple[Any, ToolOutput | None]:
+        """What the tool found, or the failure that it left to us."""
+        try:
+            return await call.tool.run(self, call.arguments), None
+        except (BadArguments, Refused, ProviderError) as error:
+            return None, ToolOutput(sentence(error), ok=False)
+
+    def _result(self, call_id: str, call: _ValidCall | str) -> ToolResult:
+        if isinstance(call, str):
+            return ToolResult(call_id, call, ok=False)
+        output = self._remembered.get(call.key)
+        if output is None:
+            most = self._policy.max_parallel
+            reason = (
+                f"at most {most} calls run in one turn" if self._calls_left is None else "no more calls are allowed"
+            )
+            return ToolResult(call_id, f"Not run: {reason}. Use what came back.", ok=False)
+        return ToolResult(call_id, output.text, output.ok, output.provider, output.sources)
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
