@@ -4,8 +4,6 @@ engine, the toolbox and the upstream that serves a model.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-
 from providers import registry
 from providers.chain import ReadChain, SearchChain
 from providers.cooldown import CooledDown
@@ -24,12 +22,9 @@ from .store.store import MemoryStore, Store, open_store
 from .upstreams.client import UpstreamClient
 from .upstreams.demo import DemoTransport
 from .upstreams.directory import UpstreamDirectory
-from .upstreams.fallback import FallbackPlan
 from .upstreams.litellm_transport import LitellmTransport
 from .upstreams.openai_transport import OpenAITransport
 from .upstreams.transport import Transport
-from .values.events import Event
-from .values.request import ChatRequest
 
 _SEARCHING_SHARE = 0.6  # of a request's time; what is left must be enough for the last round to answer
 
@@ -78,9 +73,6 @@ class House:
         clients = [UpstreamClient(entry, _transport(entry)) for entry in config.upstreams]
         self.upstreams = UpstreamDirectory(clients, config.aliases)
         self.preparation = Preparation(self.upstreams, self.toolbox, self.store, mode=tools.mode, footer=footer)
-
-    def answer(self, request: ChatRequest, plan: FallbackPlan, *, offered: bool) -> AsyncGenerator[list[Event], None]:
-        return self.engine.answer(request, self.preparation.offer(request, offered=offered), plan)
 
     async def aclose(self) -> None:
         await self.upstreams.aclose()

@@ -1,5 +1,5 @@
 """The only driver: obeys the loop, asks the model, runs the tools, and passes the text through the citer. Handed an
-offer and an upstream, hands on batches of events for a dialect to encode. Leaving it early (the client went away)
+offer and a fallback plan, hands on batches of events for a dialect to encode. Leaving it early (the client went away)
 closes the upstream and cancels the tools.
 """
 
@@ -19,13 +19,23 @@ from tools.session import ToolSession
 from tools.toolbox import Toolbox
 
 from ..store.store import MemoryStore, Store
-from ..upstreams.client import tools_refused
 from ..upstreams.fallback import FallbackPlan
 from ..values.errors import NO_RETRY, truncated
-from ..values.events import Event, Failed, Finished, TextDelta, ToolCallDelta, ToolStarted, UsageSeen
+from ..values.events import (
+    Event,
+    Failed,
+    Finished,
+    Replan,
+    SearchedFirst,
+    TextDelta,
+    ToolCallDelta,
+    ToolStarted,
+    UsageSeen,
+)
 from ..values.request import ChatRequest
+from ..watching.observer import Observer
 from .citations import Citer, Style
-from .loop import End, KeepTurn, RunTools, ToolLoop
+from .loop import Action, AskModel, End, KeepTurn, RunTools, ToolLoop
 from .offer import OUR_NAMES, Offer
 from .search_first import FirstSearch
 from .turns import Turn, call_name, calls_in
@@ -57,101 +67,106 @@ class Engine:
         self.style: Style = style
         self.footer = footer
 
-    def answer(self, request: ChatRequest, offer: Offer, plan: FallbackPlan) -> AsyncGenerator[list[Event], None]:
+    def answer(
+        self, request: ChatRequest, offer: Offer, plan: FallbackPlan, observer: Observer
+    ) -> AsyncGenerator[list[Event], None]:
         """Everything that happens while this request is answered. The last event is Finished or Failed."""
-        return _Answering(self, request, offer, plan).run()
+        return _Answering(self, request, offer, plan, observer).run()
 
 
 class _Answering:
     """One request on its way: what the loop says is done here, and what happens is handed on."""
 
-    def __init__(self, engine: Engine, request: ChatRequest, offer: Offer, plan: FallbackPlan) -> None:
+    def __init__(
+        self, engine: Engine, request: ChatRequest, offer: Offer, plan: FallbackPlan, observer: Observer
+    ) -> None:
         self._engine = engine
         self._request = request
         self._offer = offer
         self._plan = plan
-        self._settings = plan.current.settings
+        self._observer = observer
         self._ledger = Ledger(offer.highest_number)
         for n, (url, title) in offer.known_sources.items():
             self._ledger.restore(n, url, title)
         self._searching = bool(offer.owned)
         plain = not self._searching or offer.response_format is not None
         self._citer = Citer(self._ledger.get, engine.style, engine.footer, enabled=not plain)
-        self._loop = ToolLoop(offer, engine.max_rounds, assist=self._settings.assist)
-        self._known_tools = offer.body["tools"] if self._searching else None
         self._session: ToolSession | None = None  # opened with the first call: most requests never search
         self._early: asyncio.Task[list[ToolResult]] | None = None  # calls of ours that run while the model still speaks
         self._shown: list[str] = []  # the text that the client has seen
         self._time_to_answer = asyncio.get_running_loop().time() + engine.max_seconds
 
     async def run(self) -> AsyncGenerator[list[Event], None]:
+        assist = self._plan.current.settings.assist
         search_first = self._searching and await self._plan.look_up() == "none"
-        adapted = False  # has the model refused tools in this request?
+        loop = ToolLoop(self._offer, self._engine.max_rounds, assist=assist, search_first=search_first)
         try:
-            while not isinstance(action := self._loop.next_action(), End):
-                if search_first:
-                    search_first = False
-                    async with aclosing(self._search_first()) as batches:
-                        async for batch in batches:
-                            yield batch
-                elif isinstance(action, RunTools):
-                    yield await self._run_tools(action)
-                elif isinstance(action, KeepTurn):
-                    if held := self._note([*self._citer.flush()]):
-                        yield held
-                    await self._keep(action)
-                    yield self._dress(self._loop.turn_kept())
-                else:
-                    ended = refused = False
-                    async with aclosing(self._plan.stream(action.body, self._known_tools)) as batches:
-                        async for batch in batches:
-                            if not adapted and isinstance(batch[-1], Failed) and tools_refused(batch[-1]):
-                                adapted = refused = True
-                                break
-                            if events := self._dress(self._loop.receive(batch)):
-                                yield events
-                            self._start_early()
-                            ended = isinstance(batch[-1], Finished | Failed)
-                    if refused:  # the upstream knows now how to ask this model; what has begun goes on, in words
-                        begun = self._loop.begun
-                        search_first = self._searching and not begun and self._plan.tool_mode == "none"
-                    elif not ended:
-                        yield [truncated()]
-                        return
+            while not isinstance(action := loop.next_action(), End):
+                async with aclosing(self._do(action, loop)) as batches:
+                    async for batch in batches:
+                        yield batch
         finally:
             if self._early:
                 self._early.cancel()
 
-    async def _search_first(self) -> AsyncGenerator[list[Event], None]:
+    def _do(self, action: Action, loop: ToolLoop) -> AsyncGenerator[list[Event], None]:
+        """What the loop wants done, with all that comes of it."""
+        if isinstance(action, AskModel):
+            return self._ask(action, loop)
+        if isinstance(action, RunTools):
+            return self._run_tools(action, loop)
+        if isinstance(action, KeepTurn):
+            return self._keep_turn(action, loop)
+        return self._search_first(loop)
+
+    async def _ask(self, action: AskModel, loop: ToolLoop) -> AsyncGenerator[list[Event], None]:
+        ended = False
+        async with aclosing(self._plan.stream(action.body, action.known_tools)) as batches:
+            async for batch in batches:
+                ended = isinstance(batch[-1], Finished | Failed | Replan)
+                if ended:
+                    self._note_failure(batch[-1])
+                if events := self._dress(loop.receive(batch)):
+                    yield events
+                self._start_early(loop)
+        if not ended:
+            yield self._dress(loop.receive([self._note_failure(truncated())]))
+
+    def _note_failure(self, event: Event) -> Event:
+        if isinstance(event, Failed):
+            self._plan.note_failure(event.status, event.error.get("code"))
+        return event
+
+    async def _search_first(self, loop: ToolLoop) -> AsyncGenerator[list[Event], None]:
         self._session = self._open_session(assist=False)
         first = FirstSearch(self._request, self._offer, self._plan, self._session)
         async with aclosing(first.run()) as batches:
             async for batch in batches:
-                yield batch
-        self._loop = ToolLoop(first.offer, self._engine.max_rounds)
-        self._loop.spend(first.usage)
-        self._known_tools = None  # of ours it has never heard
+                yield batch if isinstance(batch[0], SearchedFirst) else [*loop.begin(), *batch]
+        loop.searched(first.offer, first.usage)
 
-    def _start_early(self) -> None:
+    def _start_early(self, loop: ToolLoop) -> None:
         """Ours run while the client's calls of the same turn are still being written."""
-        if self._early is None and (calls := self._loop.ready()):
-            self._session = self._session or self._open_session(assist=self._settings.assist)
-            self._early = asyncio.create_task(self._session.run(calls))
+        if self._early is None and (calls := loop.ready()):
+            self._early = asyncio.create_task(self._tools().run(calls))
 
-    async def _run_tools(self, action: RunTools) -> list[Event]:
-        self._session = self._session or self._open_session(assist=self._settings.assist)
+    async def _run_tools(self, action: RunTools, loop: ToolLoop) -> AsyncGenerator[list[Event], None]:
+        session = self._tools()
         if self._early:  # the session remembers what it found
             await self._early
             self._early = None
-        results = await self._session.run(action.calls)
+        results = await session.run(action.calls)
         late = asyncio.get_running_loop().time() > self._time_to_answer
-        return self._loop.tools_done(results, spent=self._session.spent or late)
+        yield loop.tools_done(results, spent=session.spent or late)
 
-    async def _keep(self, action: KeepTurn) -> None:
+    async def _keep_turn(self, action: KeepTurn, loop: ToolLoop) -> AsyncGenerator[list[Event], None]:
+        if held := self._note(list(self._citer.flush())):
+            yield held
         sources = [(source.n, source.url, source.title) for source in self._ledger]
-        found = self._loop.reading
-        turn = Turn(action.before, action.calls, action.results, "".join(self._shown), found, sources)
+        shown = "".join(self._shown)
+        turn = Turn(action.before, action.calls, action.results, shown, loop.reading, sources)
         await self._engine.store.put("turn", self._request.caller, action.key, turn.encoded(), _TURN_KEPT)
+        yield self._dress(loop.turn_kept())
 
     def _dress(self, events: Iterable[Event]) -> list[Event]:
         """Text through the citer; the end with what the whole request gathered."""
@@ -167,8 +182,6 @@ class _Answering:
                 out.append(UsageSeen({**event.usage, **_tool_usage(self._session)}))
             elif isinstance(event, Failed):
                 out += self._citer.release()
-                if tools_refused(event):  # our own word for it
-                    event = replace(event, error={**event.error, "code": None})
                 ran = self._session is not None  # a retry would do it all again
                 out.append(replace(event, headers={**event.headers, **NO_RETRY}) if ran else event)
             else:
@@ -180,6 +193,10 @@ class _Answering:
         if self._searching:
             self._shown += [event.text for event in events if isinstance(event, TextDelta)]
         return events
+
+    def _tools(self) -> ToolSession:
+        self._session = self._session or self._open_session(assist=self._plan.current.settings.assist)
+        return self._session
 
     def _open_session(self, *, assist: bool) -> ToolSession:
         request, offer, candidate = self._request, self._offer, self._plan.current
@@ -200,6 +217,7 @@ class _Answering:
             room=room,
             most_calls=search.max_calls,
             assist=assist,
+            observe=self._observer.tell,
         )
         return self._engine.toolbox.session(options)
 

@@ -10,7 +10,7 @@ the last round always answers, because our tools are gone from it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,8 @@ from ..values.events import (
     Failed,
     Finished,
     ReasoningDelta,
+    Replan,
+    RoundFinished,
     TextDelta,
     ToolCallDelta,
     ToolFinished,
@@ -36,6 +38,8 @@ from ..values.events import (
 )
 from .offer import Offer, tool_name
 from .turns import calls_in, marked, new_key
+
+MOST_REPLANS = 4  # of one request: one for each upstream, and some for those that change their mind
 
 NUDGE = "Do not announce it: call the tool {tool} now, then answer from what it returns."
 
@@ -56,8 +60,14 @@ _ANNOUNCED = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
+class SearchFirst:
+    """The model cannot call: search before it is asked, and hand `searched` what to ask it with."""
+
+
+@dataclass(frozen=True, slots=True)
 class AskModel:
     body: dict[str, Any]
+    known_tools: Sequence[Any] | None = None  # that it has heard of, where these are more than the body offers
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +90,7 @@ class End:
     pass
 
 
-Action = AskModel | RunTools | KeepTurn | End
+Action = SearchFirst | AskModel | RunTools | KeepTurn | End
 
 
 @dataclass(slots=True)
@@ -107,53 +117,58 @@ class _Round:
 
 
 class ToolLoop:
-    """Obey `next_action()`; feed `receive()` or `tools_done()`; pass on what they return."""
+    """Obey `next_action()`; feed `receive()`, `searched()`, `tools_done()` or `turn_kept()`; pass on what they return.
 
-    def __init__(self, offer: Offer, max_rounds: int, *, assist: bool = False) -> None:
-        self._offer = offer
+    `search_first` says that the model is known to be one that cannot call."""
+
+    def __init__(self, offer: Offer, max_rounds: int, *, assist: bool = False, search_first: bool = False) -> None:
         self._max_rounds = max_rounds
-        self._messages: list[Any] = list(offer.body["messages"])
-        self._given = len(self._messages)  # what comes behind these is hidden from the client
         self._key = ""  # made when the client is called while something may stay hidden from it
         self._last_turn: list[dict[str, Any]] = []  # the client's turn, with what ran in it
         self._reason = ""  # how the answer will end once its turn is kept
         self._rounds = 0
+        self._replans = 0
         self._round = _Round()
-        self._action: Action | None = None  # None: ask the model
-        self._last = not offer.owned  # is the round under way one in which our tools are gone?
         self._bare = False  # did the model call our tools in the last round all the same? Then they really go
-        self._formatted = offer.response_format is None or not offer.owned
         self._ran = False
-        self._may_nudge = assist and bool(offer.owned)  # may the model be reminded of a search that it only announced?
         self._begun = False
         self._shown_calls = 0
         self._ends_in_space = True  # of the text shown so far; true before any
         self._usage: dict[str, Any] = {}
-        self._used_ids = {call["id"] for message in self._messages for call in calls_in(message)}
+        self._take(offer)
+        self._may_nudge = assist and bool(offer.owned)  # may the model be reminded of a search that it only announced?
+        self._action: Action | None = SearchFirst() if search_first and offer.owned else None  # None: ask the model
 
-    @property
-    def begun(self) -> bool:
-        """Has the client been told of anything?"""
-        return self._begun
+    def _take(self, offer: Offer) -> None:
+        self._offer = offer
+        self._messages: list[Any] = list(offer.body["messages"])
+        self._given = len(self._messages)  # what comes behind these is hidden from the client
+        self._last = not offer.owned  # is the round under way one in which our tools are gone?
+        self._formatted = offer.response_format is None or not offer.owned
+        self._used_ids = {call["id"] for message in self._messages for call in calls_in(message)}
 
     @property
     def reading(self) -> str:
         return self._offer.reading
 
-    @property
-    def rounds(self) -> int:
-        """How many rounds of tools have run."""
-        return self._rounds
-
-    def spend(self, usage: Mapping[str, Any]) -> None:
-        """Counts what was used before the first round."""
-        add_usage(self._usage, usage)
+    def begin(self) -> list[Event]:
+        """What an answer begins with, unless it has begun."""
+        return self._begin(Begun())
 
     def next_action(self) -> Action:
-        return self._action or AskModel(self._request())
+        if self._action:
+            return self._action
+        return AskModel(self._request(), self._offer.body["tools"] if self._offer.owned else None)
 
-    def receive(self, events: Iterable[Event]) -> list[Event]:
-        out: list[Event] = []
+    def searched(self, offer: Offer, usage: Mapping[str, Any]) -> None:
+        """The search before the question is over: `offer` is what the model is asked now, `usage` what that cost."""
+        self._take(offer)
+        self._may_nudge = False
+        add_usage(self._usage, usage)
+        self._next_round()
+
+    def receive(self, events: Sequence[Event]) -> list[Event]:
+        out = self._begin_with(events[0])
         for event in events:
             if isinstance(event, TextDelta):
                 self._receive_text(event, out)
@@ -170,10 +185,32 @@ class ToolLoop:
             elif isinstance(event, Failed):
                 self._action = End()
                 out.append(event)
-            elif isinstance(event, Begun) and not self._begun:
-                self._begun = True
-                out.append(event)
+            elif isinstance(event, Replan):
+                out += self._replan(event)
         return out
+
+    def _begin_with(self, event: Event) -> list[Event]:
+        """Whatever the model says first, the answer begins with `Begun`: its own, or ours where it sent none."""
+        if self._begun or isinstance(event, Failed | Replan):
+            return []
+        return self._begin(event if isinstance(event, Begun) else Begun())
+
+    def _begin(self, event: Begun) -> list[Event]:
+        if self._begun:
+            return []
+        self._begun = True
+        return [event]
+
+    def _replan(self, event: Replan) -> list[Event]:
+        """The model is asked again as it can be asked. What the client has seen goes on, with our tools in words."""
+        self._replans += 1
+        if self._replans > MOST_REPLANS:
+            self._action = End()
+            return [event.failed]
+        self._next_round()
+        if event.tool_mode == "none" and self._offer.owned and not self._begun:
+            self._action = SearchFirst()
+        return []
 
     def tools_done(self, results: Sequence[ToolResult], *, spent: bool = False) -> list[Event]:
         """The tools have run. `spent` says that a budget is used up: then the next round is the last."""
@@ -183,14 +220,12 @@ class ToolLoop:
         if self._reason:  # the client was called in the same turn: it goes on when the client has answered
             self._keep_turn(calls, {result.id: result.text for result in results})
             return finished
-        self._messages.append(self._assistant_message(calls))
-        self._messages += [_result_message(result.id, result.text) for result in results]
+        answered = [_result_message(result.id, result.text) for result in results]
         self._rounds += 1
         self._ran = True
         self._last = spent or self._rounds >= self._max_rounds
         self._formatted = self._formatted or self._last
-        self._next_round()
-        return finished
+        return [*finished, self._grow([self._assistant_message(calls), *answered])]
 
     def turn_kept(self) -> list[Event]:
         return self._end(self._reason)
@@ -244,24 +279,34 @@ class ToolLoop:
         theirs = [call for call in self._round.calls.values() if not call.ours]
         if theirs:
             return self._call_client(ours, theirs, reason)
-        if ours and not self._last and not (reason == "length" and _cut(ours[-1])):
+        if ours and self._may_run(ours, reason):
             return self._run(ours)
         if ours and self._last and not self._round.text and not self._bare:
             self._bare = True  # it was told not to call and did nothing else: ask once more with no tool in sight
             self._next_round()
             return []
-        whole = reason in ("stop", "tool_calls")
-        if whole and self._may_nudge and not ours and not self._last and announces_search("".join(self._round.text)):
-            self._may_nudge = False
-            self._messages.append({"role": "assistant", "content": without_thinking("".join(self._round.text))})
-            self._messages.append({"role": "user", "content": NUDGE.format(tool=next(iter(self._offer.owned)))})
-            self._next_round()
-            return []
+        if not ours and self._only_announced(reason):
+            return [self._nudge()]
         if not self._formatted:
             self._formatted = self._last = True
             self._next_round()
             return []
         return self._end("stop" if reason == "tool_calls" else reason)
+
+    def _may_run(self, ours: Sequence[_PendingCall], reason: str) -> bool:
+        was_cut = reason == "length" and _cut(ours[-1])
+        return not self._last and not was_cut
+
+    def _only_announced(self, reason: str) -> bool:
+        """Has the model promised a search instead of calling for it, and may it be reminded?"""
+        if self._last or not self._may_nudge or reason not in ("stop", "tool_calls"):
+            return False
+        return announces_search("".join(self._round.text))
+
+    def _nudge(self) -> Event:
+        self._may_nudge = False
+        text = NUDGE.format(tool=next(iter(self._offer.owned)))
+        return self._grow([self._assistant_message([]), {"role": "user", "content": text}])
 
     def _run(self, ours: Sequence[_PendingCall]) -> list[Event]:
         self._action = RunTools(tuple(self._as_tool_call(call) for call in ours))
@@ -292,9 +337,15 @@ class ToolLoop:
         self._action = End()
         theirs = [call for call in self._round.calls.values() if not call.ours]
         last = self._last_turn or [self._assistant_message(theirs)]
-        return [UsageSeen(self._usage), Finished(reason, (*self._messages[self._given :], *last))]
+        return [RoundFinished(tuple(last)), UsageSeen(self._usage), Finished(reason)]
 
     # What the model is asked
+
+    def _grow(self, messages: list[dict[str, Any]]) -> Event:
+        """The round is over and the conversation longer: the model is asked again."""
+        self._messages += messages
+        self._next_round()
+        return RoundFinished(tuple(messages))
 
     def _next_round(self) -> None:
         self._round = _Round()

@@ -47,7 +47,7 @@ class Preparation:
 
     async def prepare(self, request: ChatRequest, context: RequestContext) -> PreparedRequest:
         request = await self._without_suffix(request)
-        plan = self._upstreams.plan(request.model, headers_up(context.headers), context.caller)
+        plan = self._upstreams.plan(request.model, headers_up(context.headers), context.caller, context.observer)
         first = plan.current
         passed = first.headers.get("authorization", "").removeprefix("Bearer ")
         secrets = tuple(filter(None, (*context.caller.secrets, passed)))
@@ -59,8 +59,7 @@ class Preparation:
         if mode != "off":
             request = await self._restored(request, whole=decision.offered)
         if decision.offered:  # a fallback whose mode is off is none for a request with search
-            others = (other for other in plan.candidates[1:] if other.settings.mode != "off")
-            plan = FallbackPlan([first, *others])
+            plan.keep(lambda other: other.settings.mode != "off")
         return PreparedRequest(request, plan, decision, mode)
 
     def offer(self, request: ChatRequest, *, offered: bool) -> Offer:

@@ -30,10 +30,10 @@ from ..config.settings import OLLAMA, PROVIDER_VARIABLES, Config
 from ..config.upstreams import UpstreamConfig
 from ..house import House
 from ..store.store import MemoryStore, Store
-from ..upstreams.client import UpstreamClient, tools_refused
+from ..upstreams.client import UpstreamClient
 from ..upstreams.failures import masked
 from ..values.errors import RequestError
-from ..values.events import Failed, ToolCallDelta
+from ..values.events import Failed, Replan, ToolCallDelta
 from .terminal import opened
 
 PROBE_PAGE = "https://example.com/"
@@ -210,11 +210,9 @@ async def _call_a_tool(upstream: UpstreamClient) -> str:
         return f"{model}: {_WITHOUT_TOOLS[mode]}"
     body = {"model": model, "messages": [PROBE_QUESTION], "tools": [PROBE_TOOL], "tool_choice": "auto"}
     called = await _ask(upstream, {**body, "stream": False, "max_tokens": 64})
-    if isinstance(called, Failed) and tools_refused(called):
-        said = _without_keys(upstream.config, str(called.error["message"]))
-        return (
-            f"{model} is refused tools ({said}): {_WITHOUT_TOOLS[upstream.tool_mode(model)]}{_remedy_for_tools(said)}"
-        )
+    if isinstance(called, Replan):
+        said = _without_keys(upstream.config, str(called.failed.error["message"]))
+        return f"{model} is refused tools ({said}): {_WITHOUT_TOOLS[called.tool_mode]}{_remedy_for_tools(said)}"
     if isinstance(called, Failed):
         raise _model_trouble(upstream.config, model, called)
     return f"{model} calls tools" if called else f"{model} answered without calling the tool, which is fine"
@@ -225,12 +223,12 @@ def _remedy_for_tools(said: str) -> str:
     return f"; to have it call tools, start its server with {flags}" if flags else ""
 
 
-async def _ask(upstream: UpstreamClient, body: dict[str, Any]) -> Failed | bool:
+async def _ask(upstream: UpstreamClient, body: dict[str, Any]) -> Failed | Replan | bool:
     called = False
     async with aclosing(upstream.stream(body, {})) as batches:
         async for batch in batches:
             for event in batch:
-                if isinstance(event, Failed):
+                if isinstance(event, Failed | Replan):
                     return event
                 called = called or isinstance(event, ToolCallDelta)
     return called

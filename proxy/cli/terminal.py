@@ -21,6 +21,7 @@ from ..house import House
 from ..values.errors import RequestError, refuse
 from ..values.events import Citation, Event, Failed, TextDelta, ToolStarted
 from ..values.request import ChatRequest
+from ..watching.observer import Observer
 
 
 @asynccontextmanager
@@ -35,16 +36,18 @@ async def opened(config: Config) -> AsyncIterator[House]:
 async def ask(config: Config, given: argparse.Namespace) -> int:
     """Streams the answer with `[n]` in it, what is being searched on stderr, and the sources below."""
     plain = config.citations.model_copy(update={"style": "number", "footer": False})
+    observer = Observer()
     async with opened(config.model_copy(update={"citations": plain})) as house:
         try:
             model = given.model or await _first_model(house)
-            plan = house.upstreams.plan(model, {}, NOBODY)
+            plan = house.upstreams.plan(model, {}, NOBODY, observer)
         except RequestError as error:
             print(error, file=sys.stderr)
             return 1
         question = {"role": "user", "content": given.question}
         request = ChatRequest({"model": model, "stream": True, "messages": [question]}, b"", model, stream=True)
-        async with aclosing(house.answer(request, plan, offered=bool(house.toolbox.specs))) as batches:
+        offer = house.preparation.offer(request, offered=bool(house.toolbox.specs))
+        async with aclosing(house.engine.answer(request, offer, plan, observer)) as batches:
             return await _show(batches)
 
 

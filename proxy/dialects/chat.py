@@ -94,8 +94,6 @@ class Encoder:
 
     def _encode(self, event: Event) -> bytes:
         answer = self._answer
-        if isinstance(event, Begun) and self._text_head:
-            return b""  # the answer began with a search
         if isinstance(event, Begun):
             answer.begin(event)
             whole = self._chunk({"content": 0})
@@ -108,10 +106,7 @@ class Encoder:
             return self._chunk({"tool_calls": [_call_delta(event)]})
         if isinstance(event, ToolStarted):
             line = progress_line(event) if self._progress else ""
-            if not line:
-                return b""
-            begun = b"" if self._text_head else self._encode(Begun())
-            return begun + self._chunk({"reasoning_content": line})
+            return self._chunk({"reasoning_content": line}) if line else b""
         if isinstance(event, Finished):
             return self._finish(event)
         if isinstance(event, Failed):

@@ -11,86 +11,83 @@ from typing import Any
 import orjson
 from starlette.types import Receive, Scope, Send
 
+from ..answering.engine import Engine
 from ..answering.offer import has_custom_tools, without_idle_choice
-from ..answering.preparation import PreparedRequest, without_our_calls
+from ..answering.preparation import Preparation, PreparedRequest, without_our_calls
+from ..config.settings import ServerConfig
 from ..context import RequestContext, context_of
-from ..house import House
-from ..upstreams.fallback import FallbackPlan
 from ..upstreams.transport import Forwarding
 from ..values.dialect import Decoded
 from ..values.errors import refuse
 from ..values.request import SEARCH_HEADER
 from .bodies import read_body
 from .delivery import Delivery, while_connected
-from .forwarding import Forwarder
+from .forwarding import ForwardedRequest, Forwarder
 
 _ONLY_AS_BYTES = ("logprobs", "audio", "functions")
 
 
 class AnswerRoute:
-    def __init__(self, house: House, delivery: Delivery, forwarder: Forwarder) -> None:
-        self._house = house
+    def __init__(
+        self, server: ServerConfig, preparation: Preparation, engine: Engine, delivery: Delivery, forwarder: Forwarder
+    ) -> None:
+        self._server = server
+        self._preparation = preparation
+        self._engine = engine
         self._delivery = delivery
         self._forwarder = forwarder
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         context = context_of(scope)
-        raw = await read_body(receive, scope, self._house.config.server)
+        raw = await read_body(receive, scope, self._server)
         await while_connected(receive, self._serve(context, send, raw), context.observer)
 
     async def _serve(self, context: RequestContext, send: Send, raw: bytes) -> None:
         decoded = await context.dialect.decode(raw, context.caller.owner)
-        prepared = await self._house.preparation.prepare(decoded.request, context)
-        if decoded.forward_to and not prepared.decision.offered:
-            await self._forward(context, send, decoded, prepared)
-        else:
-            await self._answer(context, send, decoded, prepared, prepared.plan)
+        prepared = await self._preparation.prepare(decoded.request, context)
+        passed = False
+        while not passed and self._takes_bytes(decoded, prepared):
+            passed = await self._forward(context, send, decoded, prepared)
+        if not passed:
+            await self._answer(context, send, decoded, prepared)
 
-    async def _answer(
-        self, context: RequestContext, send: Send, decoded: Decoded, prepared: PreparedRequest, plan: FallbackPlan
-    ) -> None:
+    def _takes_bytes(self, decoded: Decoded, prepared: PreparedRequest) -> bool:
+        """Without our tools bytes pass both ways, wherever the upstream speaks the client's own format."""
+        if prepared.decision.offered or not decoded.forward_to:
+            return False
+        candidate = prepared.plan.current
+        upstream = candidate.upstream
+        if isinstance(upstream.transport, Forwarding) and upstream.takes_as_it_is(
+            candidate.model, prepared.request.body
+        ):
+            return True
+        _check_one_answer(prepared.request.body, upstream.name)
+        return False
+
+    async def _forward(self, context: RequestContext, send: Send, decoded: Decoded, prepared: PreparedRequest) -> bool:
+        candidate = prepared.plan.current
+        body = self._unsearched(prepared, candidate.model)
+        down = {SEARCH_HEADER: prepared.decision.header}
+        request = ForwardedRequest(
+            "POST", decoded.forward_to, body, candidate.headers, down, stream=prepared.request.stream
+        )
+        return await self._forwarder.forward(context, send, prepared.plan, request)
+
+    async def _answer(self, context: RequestContext, send: Send, decoded: Decoded, prepared: PreparedRequest) -> None:
         decision = prepared.decision
         hidden = decoded.hidden_turns and not decision.offered
         request = without_our_calls(prepared.request) if hidden else prepared.request
-        events = self._house.answer(request, plan, offered=decision.offered)
+        offer = self._preparation.offer(request, offered=decision.offered)
+        events = self._engine.answer(request, offer, prepared.plan, context.observer)
         writer = decoded.writer(prepared.request)  # what is kept is whole, with search or without
         await self._delivery.deliver(context, send, events, writer, decision.header, stream=request.stream)
-
-    async def _forward(self, context: RequestContext, send: Send, decoded: Decoded, prepared: PreparedRequest) -> None:
-        """Without our tools bytes pass both ways, wherever the upstream speaks the client's own format."""
-        request, plan = prepared.request, prepared.plan
-        down = {SEARCH_HEADER: prepared.decision.header}
-        for at, candidate in enumerate(plan.candidates):
-            upstream = candidate.upstream
-            if not isinstance(upstream.transport, Forwarding) or not upstream.takes_as_it_is(
-                candidate.model, request.body
-            ):
-                _check_one_answer(request.body, upstream.name)
-                await self._answer(context, send, decoded, prepared, FallbackPlan(plan.candidates[at:]))
-                return
-            body = self._unsearched(prepared, candidate.model)
-            last = at + 1 == len(plan.candidates)
-            forwarded = self._forwarder.forward(
-                context,
-                send,
-                upstream,
-                "POST",
-                decoded.forward_to,
-                candidate.headers,
-                body,
-                down,
-                stream=request.stream,
-                last=last,
-            )
-            if await forwarded:
-                return
 
     def _unsearched(self, prepared: PreparedRequest, model: str) -> bytes:
         """What goes up when our tools do not: the client's bytes, less what only we understand."""
         request = prepared.request
         if prepared.mode == "off":  # then nothing is ours to change but the model's name
             return _with_model(request.raw, model)
-        cleaned = self._house.preparation.cleaned(request)
+        cleaned = self._preparation.cleaned(request)
         if not request.changed and not cleaned.changed and model == request.model:
             return request.raw
         body = {**request.body, "model": model, "messages": cleaned.messages}

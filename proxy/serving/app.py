@@ -24,7 +24,8 @@ from ..watching.metrics import Metrics
 from .answer_route import AnswerRoute
 from .delivery import Delivery, send_failure
 from .edge import Edge
-from .forwarding import Forwarder, ForwardRoute
+from .forward_route import ForwardRoute
+from .forwarding import Forwarder
 from .responses_routes import StoredResponses
 from .status_routes import HealthRoute, MetricsRoute, ModelsRoute
 from .tool_routes import OpenRoute, SearchRoute
@@ -54,7 +55,8 @@ def build(config: Config) -> Edge:
     # Past FastAPI's own error pages and exit stacks: the edge answers for what goes wrong, and costs a tenth of them.
     edge = Edge(app.router, config.server, keys, _DialectOfPath(dialects), [RequestLog(config.log), metrics])
     forwarder = Forwarder(lambda: edge.stopping)
-    answer = AnswerRoute(house, Delivery(lambda: edge.stopping), forwarder)
+    delivery = Delivery(lambda: edge.stopping)
+    answer = AnswerRoute(config.server, house.preparation, house.engine, delivery, forwarder)
     models, health = ModelsRoute(house.upstreams), HealthRoute(lambda: edge.draining)
     stored = StoredResponses(responses)
     # Plain Starlette routes on ASGI applications: FastAPI's own machinery would cost twice as much per request.
@@ -69,7 +71,7 @@ def build(config: Config) -> Edge:
         Route("/healthz", health, methods=["GET"]),
         Route("/readyz", health, methods=["GET"]),
         Route("/metrics", MetricsRoute(metrics), methods=["GET"]),
-        Route("/v1/{path:path}", ForwardRoute(house, forwarder)),
+        Route("/v1/{path:path}", ForwardRoute(house.upstreams, config.server, forwarder)),
     ]
     app.router.default = _nothing_here
     return edge

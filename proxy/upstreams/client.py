@@ -16,17 +16,15 @@ from typing import Any, Literal
 
 from ..config.upstreams import UpstreamConfig
 from ..values.errors import RequestError
-from ..values.events import Event, Failed
+from ..values.events import Event, Failed, Replan, ToolMode
 from .leaks import recovered
-from .learned import NOTHING, TOOLS_REFUSED, Learned, Lesson, lesson_in, refuses_tools
+from .learned import NOTHING, Learned, Lesson, lesson_in, refuses_tools
 from .profiles import has_tool_turns, profile_of
 from .prompted import prompted
 from .repairs import AnswerRepair
 from .transport import Transport
 
 log = logging.getLogger("groundwire")
-
-ToolMode = Literal["native", "prompted", "none"]
 
 _MOST_LESSONS = 4  # parameters that one request may find out about
 _LISTING_PAUSE = 60.0  # after a listing that could not be read
@@ -110,8 +108,8 @@ class UpstreamClient:
     async def stream(
         self, body: dict[str, Any], headers: Mapping[str, str], known_tools: Sequence[Any] | None = None
     ) -> AsyncGenerator[list[Event], None]:
-        """Asks the model once, as `Transport.stream`. If it turns out to take no tools, that is a failure with the code
-        `tools_refused`, and `tool_mode` has changed: whoever asks decides how to go on.
+        """Asks the model once, as `Transport.stream`. If it turns out to take no tools, that is a `Replan`, and
+        `tool_mode` has changed: whoever asks decides how to go on.
 
         `known_tools` are those that the model has heard of in this request, where they are more than the body offers:
         it may write calls of them as text even now."""
@@ -123,25 +121,29 @@ class UpstreamClient:
         while True:
             asked = new.fitted(self._fitted(body))
             repair = AnswerRepair(schemas, self._off, prompted_form=prompted_form, one=one)
-            lesson: Lesson | None = None
+            refused: Failed | None = None
             first = True
             async with aclosing(self.transport.stream(asked, headers)) as batches:
                 async for batch in batches:
                     if first:
                         first = False
-                        refused = batch[0] if isinstance(batch[0], Failed) else None
-                        if refused:
-                            refused = self._without_tools(refused, asked)
-                            batch = [refused]
-                            lesson = lesson_in(refused, asked) if tries < _MOST_LESSONS else None
-                            if lesson is None and not retried and self._in_vain(refused, schemas):
-                                lesson, retried = NOTHING, True
-                            if lesson is not None:
-                                break
-                        self._conclude(body["model"], known, new, worked=refused is None)
+                        if isinstance(batch[0], Failed):
+                            refused = batch[0]
+                            break
+                        self._conclude(body["model"], known, new, worked=True)
                     if events := repair.feed(batch):
                         yield events
+            if refused is None:
+                return
+            if self._takes_no_tools(refused, asked):
+                yield [Replan(self.tool_mode(body["model"]), refused)]
+                return
+            lesson = lesson_in(refused, asked) if tries < _MOST_LESSONS else None
+            if lesson is None and not retried and self._in_vain(refused, schemas):
+                lesson, retried = NOTHING, True
             if lesson is None:
+                self._conclude(body["model"], known, new, worked=False)
+                yield repair.feed([refused])
                 return
             new, tries = new.merged(lesson), tries + 1
 
@@ -157,13 +159,13 @@ class UpstreamClient:
         lesson = self._learned.of(model)
         return lesson.fitted(fit) if lesson.size else fit
 
-    def _without_tools(self, failed: Failed, asked: Mapping[str, Any]) -> Failed:
-        """A refusal of tools, marked as such; every other failure as it is."""
+    def _takes_no_tools(self, failed: Failed, asked: Mapping[str, Any]) -> bool:
+        """Is this a refusal of tools? Then it is known from now on how to ask instead."""
         model = asked["model"]
         if self.config.of(model).tool_calls != "auto" or not refuses_tools(failed, asked):
-            return failed
+            return False
         self._fall(model, {}, str(failed.error["message"]))
-        return tools_not_taken(failed)
+        return True
 
     def _fall(self, model: str, entry: Mapping[str, Any], why: str) -> None:
         mode = without_calling(model, entry)
@@ -224,15 +226,6 @@ def without_calling(model: str, entry: Mapping[str, Any]) -> Literal["prompted",
         found = _SIZE.findall(model)
         size = float(found[-1][0]) * (1e9 if found[-1][1] in "bB" else 1e6) if found else _SMALL
     return "none" if size < _SMALL else "prompted"
-
-
-def tools_not_taken(failed: Failed) -> Failed:
-    """A failure that whoever asks can do something about: ask in another way."""
-    return replace(failed, error={**failed.error, "code": TOOLS_REFUSED})
-
-
-def tools_refused(failed: Failed) -> bool:
-    return failed.error.get("code") == TOOLS_REFUSED
 
 
 def _schemas(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

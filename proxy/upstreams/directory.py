@@ -11,6 +11,7 @@ from typing import Any
 
 from ..callers.caller import Caller
 from ..values.errors import refuse
+from ..watching.observer import Observer
 from .client import UpstreamClient
 from .fallback import Candidate, FallbackPlan
 
@@ -39,11 +40,17 @@ class UpstreamDirectory:
         text = f"The model '{model}' does not exist: no upstream here serves it."
         raise refuse(404, text, param="model", code="model_not_found")
 
-    def plan(self, model: str, headers: Mapping[str, str], caller: Caller) -> FallbackPlan:
+    def plan(self, model: str, headers: Mapping[str, str], caller: Caller, observer: Observer) -> FallbackPlan:
         """All that may serve a model, in order. Only the upstream that a client chose may see the client's own key."""
         client, name = self.find(model)
-        first = Candidate(client, name, {**headers, **own_key(client, caller)})
-        return FallbackPlan([first, *self._fallbacks(client, name, headers)])
+        first = Candidate(client, name, {**headers, **_own_key(client, caller)})
+        return FallbackPlan([first, *self._fallbacks(client, name, headers)], observer)
+
+    def plan_alone(
+        self, client: UpstreamClient, model: str, headers: Mapping[str, str], caller: Caller, observer: Observer
+    ) -> FallbackPlan:
+        """This upstream and no other."""
+        return FallbackPlan([Candidate(client, model, {**headers, **_own_key(client, caller)})], observer)
 
     def _fallbacks(self, client: UpstreamClient, model: str, headers: Mapping[str, str]) -> Iterator[Candidate]:
         for target in client.config.fallback:
@@ -86,7 +93,7 @@ class UpstreamDirectory:
             await client.aclose()
 
 
-def own_key(client: UpstreamClient, caller: Caller) -> dict[str, str]:
+def _own_key(client: UpstreamClient, caller: Caller) -> dict[str, str]:
     """The header for an upstream that takes each client's own key. Without one nobody is let through: LiteLLM would
     take the operator's from the environment, and a fallback has its own."""
     if not client.config.passes_key:

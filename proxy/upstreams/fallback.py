@@ -5,14 +5,16 @@ said, the next one is asked, with its own key and its own name for the model. On
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 from ..config.upstreams import UpstreamConfig
-from ..values.events import Begun, Event, Failed
-from .client import ToolMode, UpstreamClient, tools_not_taken, tools_refused
+from ..values.events import Begun, Event, Failed, Replan, ToolMode
+from ..watching.observer import Observer
+from ..watching.steps import ModelAsked, ModelFailed
+from .client import UpstreamClient
 
 log = logging.getLogger("groundwire")
 
@@ -31,77 +33,88 @@ class Candidate:
 
 
 class FallbackPlan:
-    def __init__(self, candidates: Sequence[Candidate]) -> None:
-        self._candidates = list(candidates)
-        self._settled = len(self._candidates) == 1
+    """Who is asked is `current`. Until it has spoken another one may take its place, for events and for bytes alike."""
 
-    @property
-    def candidates(self) -> Sequence[Candidate]:
-        return tuple(self._candidates)
+    def __init__(self, candidates: Sequence[Candidate], observer: Observer) -> None:
+        self._candidates = list(candidates)
+        self._observer = observer
+        self._settled = len(self._candidates) == 1
 
     @property
     def current(self) -> Candidate:
         return self._candidates[0]
 
-    @property
-    def tool_mode(self) -> ToolMode:
-        return self.current.upstream.tool_mode(self.current.model)
+    def keep(self, wanted: Callable[[Candidate], bool]) -> None:
+        """Those alone may take over that are wanted."""
+        self._candidates[1:] = filter(wanted, self._candidates[1:])
+        self._settled = len(self._candidates) == 1
 
     async def look_up(self) -> ToolMode:
+        """How the current model takes tools."""
         return await self.current.upstream.look_up(self.current.model)
+
+    def note_failure(self, status: int, code: object = None) -> None:
+        self._observer.tell(ModelFailed(self.current.upstream.name, status, str(code or "")))
+
+    def fall_back(self, status: int, code: object = None) -> bool:
+        """The current upstream has failed and said nothing: whether another one stands in its place now."""
+        if len(self._candidates) == 1 or not _is_servers_trouble(status):
+            return False
+        self.note_failure(status, code)
+        failed = self._candidates.pop(0).upstream
+        self._settled = len(self._candidates) == 1
+        log.warning("upstream %s failed (HTTP %d): trying %s", failed.name, status, self.current.upstream.name)
+        return True
 
     def stream(
         self, body: dict[str, Any], known_tools: Sequence[Any] | None = None
     ) -> AsyncGenerator[list[Event], None]:
         """Asks the model once, as `UpstreamClient.stream`."""
         if self._settled:  # nobody else is left to ask: nothing stands between the upstream and the loop
-            candidate = self.current
-            return candidate.upstream.stream({**body, "model": candidate.model}, candidate.headers, known_tools)
+            return self._ask(body, known_tools)
         return self._try_in_order(body, known_tools)
+
+    def _ask(self, body: dict[str, Any], known_tools: Sequence[Any] | None) -> AsyncGenerator[list[Event], None]:
+        candidate = self.current
+        self._observer.tell(ModelAsked(candidate.upstream.name, candidate.model))
+        return candidate.upstream.stream({**body, "model": candidate.model}, candidate.headers, known_tools)
 
     async def _try_in_order(
         self, body: dict[str, Any], known_tools: Sequence[Any] | None
     ) -> AsyncGenerator[list[Event], None]:
         while True:
-            candidate, failed = self.current, None
             early: list[Event] = []  # what was said before the first content
-            asked = {**body, "model": candidate.model}
-            async with aclosing(candidate.upstream.stream(asked, candidate.headers, known_tools)) as batches:
+            async with aclosing(self._ask(body, known_tools)) as batches:
                 async for batch in batches:
-                    if not self._settled:
-                        last = batch[-1]
-                        silent = all(isinstance(event, Begun) for event in batch[:-1])
-                        if isinstance(last, Failed) and silent and _may_go_on(last):
-                            failed = last
-                            break
-                        early += batch
-                        if silent and isinstance(last, Begun):
-                            continue
-                        self._settled = not isinstance(last, Failed)
-                        batch, early = early, []
-                    yield batch
-            if failed is None:
-                if early:
+                    if self._settled:
+                        yield batch
+                        continue
+                    early += batch
+                    if isinstance(early[-1], Begun):
+                        continue
+                    failed = _silent_failure(early)
+                    if failed and self.fall_back(failed.status, failed.error.get("code")):
+                        break
+                    self._settled = not isinstance(early[-1], Failed | Replan)
                     yield early
-                return
-            del self._candidates[0]
-            self._settled = len(self._candidates) == 1
+                    early = []
+                else:
+                    if early:
+                        yield early
+                    return
+            assert failed is not None
             mode = await self.look_up()
-            log.warning(
-                "upstream %s failed (HTTP %d): trying %s",
-                candidate.upstream.name,
-                failed.status,
-                self.current.upstream.name,
-            )
-            if mode == "none" and body.get("tools"):  # this one wants to be searched for first
-                yield [tools_not_taken(failed)]
+            if mode == "none" and body.get("tools"):  # who takes over wants to be searched for first
+                yield [Replan(mode, failed)]
                 return
 
 
-def is_servers_trouble(status: int) -> bool:
+def _silent_failure(events: Sequence[Event]) -> Failed | None:
+    """The failure that is all there is."""
+    last = events[-1]
+    return last if isinstance(last, Failed) and all(isinstance(event, Begun) for event in events[:-1]) else None
+
+
+def _is_servers_trouble(status: int) -> bool:
     """Is it the server that failed, not the request? Then another server may do better."""
     return status >= 500 or status in (408, 429)
-
-
-def _may_go_on(failed: Failed) -> bool:
-    return is_servers_trouble(failed.status) and not tools_refused(failed)

@@ -15,7 +15,6 @@ from .profiles import without_tools
 
 KEPT = 3600.0
 MOST_MODELS = 1000  # names come from clients
-TOOLS_REFUSED = "tools_refused"
 
 # Never left out: without them the answer would be another one than the client asked for.
 _NEEDED = frozenset(

@@ -1,14 +1,25 @@
 """Everything that can happen while a question is answered. Upstreams make these, the loop and the citer pass them on
 or change them, dialects encode them. They are plain values: no I/O, no identity, safe to compare in tests.
+
+Events travel in batches: lists, never empty, one for each network read or step.
+
+- What asks a model hands on `Begun` first and `Finished` or `Failed` last, and nothing behind that. A failure may stand
+  alone. An upstream client and a fallback plan may end in `Replan` instead, in a batch of its own and before `Begun`.
+- What answers a client (the engine) may begin with `SearchedFirst`, in a batch of its own. Of all that follows `Begun`
+  is the first, once, however many rounds there are, unless `Failed` is all there is. `RoundFinished` and `UsageSeen`
+  stand before `Finished`. Who encodes an answer can rely on this order, and must not check it again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from tools.ledger import Source
+
+ToolMode = Literal["native", "prompted", "none"]  # how a model takes tools: as JSON, in words, or not at all
+_THOUGHTS = ("reasoning_content", "reasoning")  # a server that sends both says the same in both
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +38,15 @@ class TextDelta:
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
     """Thinking, and every other delta field that is neither text nor a call: kept verbatim, echoed within the loop
-    unless it was found in the answer's text, where no model wants it back."""
+    unless it was found in the answer's text, where no model wants it back. `text` is what there is to read in them."""
 
     fields: Mapping[str, Any]
     echoed: bool = True
+
+    @property
+    def text(self) -> str:
+        found = (self.fields.get(name) for name in _THOUGHTS)
+        return next((text for text in found if isinstance(text, str)), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +96,14 @@ class Citation:
 
 
 @dataclass(frozen=True, slots=True)
+class RoundFinished:
+    """The model was asked and all is done that it called for. `messages` are what the conversation has grown by: the
+    assistant's, as the model wrote it, and the results behind it. The client sees none of this; who keeps it does."""
+
+    messages: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class UsageSeen:
     usage: Mapping[str, Any]
 
@@ -87,8 +111,6 @@ class UsageSeen:
 @dataclass(frozen=True, slots=True)
 class Finished:
     reason: str  # stop | length | tool_calls | content_filter | function_call
-    # What the loop has put behind the request's messages, and the answer as the model wrote it, for who stores it.
-    transcript: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +120,17 @@ class Failed:
     status: int
     error: Mapping[str, Any]
     headers: Mapping[str, str] = field(default_factory=dict)
-    attempt: str | None = (
-        None  # what the model wrote, where its server refused it for that (Groq's `failed_generation`)
-    )
+    # What the model wrote, where its server refused it for that (Groq's `failed_generation`).
+    attempt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replan:
+    """The model cannot be asked like this, but in another way: `tool_mode` says how it, or who stands in for it, takes
+    tools. `failed` is what its server said, for when nobody knows another way."""
+
+    tool_mode: ToolMode
+    failed: Failed
 
 
 Event = (
@@ -112,9 +142,11 @@ Event = (
     | ToolStarted
     | ToolFinished
     | Citation
+    | RoundFinished
     | UsageSeen
     | Finished
     | Failed
+    | Replan
 )
 
 

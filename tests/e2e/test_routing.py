@@ -171,6 +171,35 @@ def test_a_refusal_of_tools_and_then_trouble(proxy: Groundwire, model: ModelServ
     assert said(ask(proxy, "a-1")) == "Hello."
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", ["m", "gemma:2b"], ids=["asked in words", "searched for first"])
+def test_who_takes_over_after_a_refusal_is_asked_in_its_own_way(
+    config: dict[str, Any], model: ModelServer, second: ModelServer, name: str, stream: bool
+) -> None:
+    upstreams = [
+        {"name": "a", "base_url": model.url, "models": [name], "tool_calls": "auto", "fallback": ["b"]},
+        {"name": "b", "base_url": second.url, "models": ["b"], "tool_calls": "none"},
+    ]
+    model.script(Turn(status=400, body=b'{"error":{"message":"it does not support tools"}}'), BROKEN)
+    second.script(ANSWER)
+    with Groundwire({**config, "upstreams": upstreams}) as proxy:
+        answer = ask(proxy, name, stream=stream)
+    assert answer.status_code == 200, answer.text
+    assert CITED in _text(answer)
+    assert len(model.requests) == 2
+    (request,) = second.requests
+    assert "tools" not in request
+    assert "Rayleigh" in request["messages"][0]["content"]
+
+
+def _text(answer: httpx.Response) -> str:
+    """What an answer says, streamed or whole."""
+    if not answer.headers["content-type"].startswith("text/event-stream"):
+        return said(answer)
+    chunks = [json.loads(line) for line in answer.text.split("data: ")[1:] if not line.startswith("[DONE]")]
+    return "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
+
+
 def test_who_takes_over_is_asked_in_its_own_way(config: dict[str, Any], second: ModelServer) -> None:
     upstreams = [
         {**gone(), "models": ["m"], "fallback": ["off", "small"]},

@@ -17,6 +17,7 @@ from proxy.values.events import (
     Failed,
     Finished,
     ReasoningDelta,
+    RoundFinished,
     TextDelta,
     ToolCallDelta,
     ToolFinished,
@@ -76,6 +77,7 @@ def test_an_answer_without_calls_passes_straight_through() -> None:
     events: list[Event] = [Begun("m"), TextDelta("Hi"), ReasoningDelta({"reasoning": "hm"}), TextDelta("!")]
     assert loop.receive(events) == events
     assert loop.receive([UsageSeen({"total_tokens": 3}), Finished("stop")]) == [
+        RoundFinished(({"role": "assistant", "content": "Hi!", "reasoning": "hm"},)),
         UsageSeen({"total_tokens": 3}),
         Finished("stop"),
     ]
@@ -90,9 +92,11 @@ def test_two_rounds_hidden_from_the_client() -> None:
     seen += loop.receive([Finished("tool_calls")])
     assert seen == [Begun("m"), TextDelta("Let me look."), ToolStarted("id0", "web_search", {"query": "sky"})]
     assert running(loop) == (ToolCall("id0", "web_search", '{"query": "sky"}'),)
-    assert answer_tools(loop) == [ToolFinished("id0", "web_search", True)]
+    finished, over = answer_tools(loop)
+    assert finished == ToolFinished("id0", "web_search", True)
 
     body = asked(loop)
+    assert over == RoundFinished(tuple(body["messages"][1:]))
     assert body["messages"] == [
         USER,
         {
@@ -105,7 +109,8 @@ def test_two_rounds_hidden_from_the_client() -> None:
         {"role": "tool", "tool_call_id": "id0", "content": "result of id0"},
     ]
     end = loop.receive([Begun("other"), TextDelta("Blue."), UsageSeen({"n": 2}), Finished("stop")])
-    assert end == [TextDelta("\n\nBlue."), UsageSeen({"n": 3}), Finished("stop")]
+    last = RoundFinished(({"role": "assistant", "content": "Blue."},))
+    assert end == [TextDelta("\n\nBlue."), last, UsageSeen({"n": 3}), Finished("stop")]
 
 
 def test_cut_anywhere_the_events_mean_the_same() -> None:
@@ -121,7 +126,8 @@ def test_cut_anywhere_the_events_mean_the_same() -> None:
     ]
     for cuts in itertools.combinations(range(len(events) + 1), 2):
         loop = make_loop()
-        seen = [e for a, b in itertools.pairwise((0, *cuts, len(events))) for e in loop.receive(events[a:b])]
+        batches = [events[a:b] for a, b in itertools.pairwise((0, *cuts, len(events))) if a < b]
+        seen = [e for batch in batches for e in loop.receive(batch)]
         assert [type(e) for e in seen] == [Begun, TextDelta, ToolStarted, ToolStarted]
         assert running(loop) == (ToolCall("x", "web_search", '{"query":1}'), ToolCall("y", "open_page", "{}"))
 
@@ -236,6 +242,7 @@ def test_calls_beside_the_text_of_the_last_round_are_discarded() -> None:
     search_round(loop)
     assert loop.receive([TextDelta("Answer."), call("web_search"), Finished("tool_calls")]) == [
         TextDelta("Answer."),
+        RoundFinished(({"role": "assistant", "content": "Answer."},)),
         UsageSeen({}),
         Finished("stop"),
     ]
@@ -335,7 +342,7 @@ def test_usage_is_summed_at_every_depth() -> None:
 @pytest.mark.parametrize("reason", ["length", "content_filter"])
 def test_a_client_call_that_was_cut_short_says_so(reason: str) -> None:
     loop = make_loop(tools=[WEATHER])
-    begun, called, usage, finished = loop.receive([Begun("m"), call("weather", '{"city":"Ber'), Finished(reason)])
+    begun, called, _, usage, finished = loop.receive([Begun("m"), call("weather", '{"city":"Ber'), Finished(reason)])
     assert isinstance(called, ToolCallDelta)
     assert (called.name, called.arguments) == ("weather", '{"city":"Ber')
     assert (begun, usage, finished) == (Begun("m"), UsageSeen({}), Finished(reason))

@@ -8,7 +8,17 @@ import pytest
 
 from proxy.answering.loop import End, KeepTurn, ToolLoop
 from proxy.answering.turns import Turn, marked, restored
-from proxy.values.events import Begun, Event, Finished, ReasoningDelta, TextDelta, ToolCallDelta, ToolStarted, UsageSeen
+from proxy.values.events import (
+    Begun,
+    Event,
+    Finished,
+    ReasoningDelta,
+    RoundFinished,
+    TextDelta,
+    ToolCallDelta,
+    ToolStarted,
+    UsageSeen,
+)
 from tests.unit.test_loop import USER, WEATHER, answer_tools, asked, call, make_loop, running, search_round
 
 
@@ -56,7 +66,8 @@ def test_ours_run_and_the_clients_pass_renumbered() -> None:
     assert [c["id"] for c in turn.calls["tool_calls"]] == ["id0", "id1", "id2", "id3"]
     assert [c["function"]["arguments"] for c in turn.calls["tool_calls"]][1:4:2] == ['{"city":1}', "{}"]
     assert (turn.calls["content"], turn.calls["reasoning_content"]) == ("Wait.", "hm")
-    assert loop.turn_kept() == [UsageSeen({}), Finished("tool_calls")]
+    results = [{"role": "tool", "tool_call_id": id_, "content": text} for id_, text in turn.results.items()]
+    assert loop.turn_kept() == [RoundFinished((turn.calls, *results)), UsageSeen({}), Finished("tool_calls")]
     assert loop.next_action() == End()
 
 
@@ -106,13 +117,13 @@ def test_what_may_run_while_the_client_is_still_being_called() -> None:
     assert loop.ready() == []
 
 
-def test_the_transcript_of_an_answer() -> None:
+def test_what_the_conversation_grows_by() -> None:
     loop = make_loop()
-    search_round(loop)
-    finished = loop.receive([TextDelta("Blue [1]."), Finished("stop")])[-1]
-    assert isinstance(finished, Finished)
-    assert [m["role"] for m in finished.transcript] == ["assistant", "tool", "assistant"]
-    assert finished.transcript[-1] == {"role": "assistant", "content": "Blue [1]."}
+    loop.receive([Begun("m"), call("web_search", {"query": "q"}), Finished("tool_calls")])
+    events = answer_tools(loop) + loop.receive([TextDelta("Blue [1]."), Finished("stop")])
+    rounds = [event.messages for event in events if isinstance(event, RoundFinished)]
+    assert [[m["role"] for m in messages] for messages in rounds] == [["assistant", "tool"], ["assistant"]]
+    assert rounds[-1] == ({"role": "assistant", "content": "Blue [1]."},)
 
 
 def test_the_next_request_goes_on_where_the_turn_ended() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from ...values.dialect import Decoded
-from ...values.events import Event, Failed, Finished, ToolFinished
+from ...values.events import Event, Failed, Finished, RoundFinished, ToolFinished
 from ...values.request import ChatRequest
 from ...values.sse import encode
 from .encoder import Encoder
@@ -72,12 +72,15 @@ class ResponseWriter:
         self._request = request
         self._instructions = instructions
         self._sources = dict(request.sources)
+        self._transcript: list[Mapping[str, Any]] = []
 
     def feed(self, events: Iterable[Event]) -> bytes:
         batch = list(events)
         for event in batch:
             if isinstance(event, ToolFinished):
                 self._sources.update({source.n: (source.url, source.title) for source in event.sources})
+            elif isinstance(event, RoundFinished):
+                self._transcript += event.messages
         return self._encoder.feed(batch)
 
     def whole(self, events: Iterable[Event]) -> bytes:
@@ -88,7 +91,7 @@ class ResponseWriter:
         if not self._asked.store:
             return
         response = self._encoder.response
-        transcript = [_with_refusal(message) for message in finished.transcript]
+        transcript = [_with_refusal(message) for message in self._transcript]
         before = self._request.body["messages"][self._instructions :]
         items = [{"id": new_id("msg"), **item} for item in self._asked.items]
         stored = Stored(response, [*before, *transcript], self._sources, items)

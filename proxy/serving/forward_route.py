@@ -1,0 +1,97 @@
+"""The other paths of an OpenAI server, for the upstream that serves the request's model. Handed requests that the edge
+let in; lets bytes pass both ways.
+
+The upstream's key is the operator's, so only listed paths pass, spelled so that nobody on the way can read them
+otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+
+import orjson
+from starlette.types import Receive, Scope, Send
+
+from ..answering.preparation import headers_up
+from ..config.settings import ServerConfig
+from ..context import context_of
+from ..upstreams.client import UpstreamClient
+from ..upstreams.directory import UpstreamDirectory
+from ..upstreams.transport import Forwarding
+from ..values.errors import refuse
+from .bodies import read_body
+from .delivery import while_connected
+from .forwarding import ForwardedRequest, Forwarder
+
+_FORWARDED_PATHS = re.compile(r"completions|embeddings|rerank|moderations|images/.+|audio/.+")
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9_~.:@-]+(?:/[A-Za-z0-9_~.:@-]+)*")  # no escapes: what is checked is what is sent
+_FORM_MODEL = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,200})\r\n')
+
+
+class ForwardRoute:
+    def __init__(self, upstreams: UpstreamDirectory, server: ServerConfig, forwarder: Forwarder) -> None:
+        self._upstreams = upstreams
+        self._server = server
+        self._forwarder = forwarder
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        context = context_of(scope)
+        path, method = _checked_path(scope), scope["method"]
+        standard = method == "POST" and bool(_FORWARDED_PATHS.fullmatch(path))
+        listed = [upstream for upstream in self._upstreams if _lists(upstream, path)]
+        if not listed and not standard:
+            text = f"There is no {method} /v1/{path} here. List it in `upstreams[].forward` to pass it on."
+            raise refuse(404, text, code="not_found")
+        body = await read_body(receive, scope, self._server)
+        named = _model_of(body)
+        upstream, model = self._upstream(named, listed, standard=standard)
+        if not isinstance(upstream.transport, Forwarding):
+            raise refuse(404, f"Upstream '{upstream.name}' serves chat completions only.", code="not_found")
+        up = headers_up(context.headers)
+        plan = self._upstreams.plan_alone(upstream, model, up, context.caller, context.observer)
+        headers = dict(plan.current.headers)
+        if "content-type" in context.headers:
+            headers["content-type"] = context.headers["content-type"]
+        query = scope["query_string"].decode("latin-1")
+        target = f"/{path}?{query}" if query else f"/{path}"
+        request = ForwardedRequest(method, target, body if model == named else _renamed(body, model), headers, {})
+        await while_connected(receive, self._forwarder.forward(context, send, plan, request), context.observer)
+
+    def _upstream(self, model: str, listed: list[UpstreamClient], *, standard: bool) -> tuple[UpstreamClient, str]:
+        """A path that is not standard passes only to an upstream that lists it, whatever model the body names."""
+        if standard and (model or not listed):
+            return self._upstreams.find(model)
+        return next((upstream for upstream in listed if model and upstream.serves(model)), listed[0]), model
+
+
+def _checked_path(scope: Scope) -> str:
+    path: str = scope["raw_path"].decode("latin-1").partition("?")[0].removeprefix("/v1/")
+    if not _PLAIN_PATH.fullmatch(path) or {".", ".."} & set(path.split("/")):
+        raise refuse(404, "There is nothing at this path.", code="not_found")
+    return path
+
+
+def _lists(upstream: UpstreamClient, path: str) -> bool:
+    return any(fnmatchcase("/v1/" + path, pattern) for pattern in upstream.config.forward)
+
+
+def _model_of(body: bytes) -> str:
+    """The model that a forwarded body names, in JSON or in a form."""
+    try:
+        parsed = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        found = _FORM_MODEL.search(body[:1_000_000])
+        return found[1].decode("utf-8", "replace").strip() if found else ""
+    model = parsed.get("model") if isinstance(parsed, dict) else None
+    return model if isinstance(model, str) else ""
+
+
+def _renamed(body: bytes, model: str) -> bytes:
+    """The body with the model's own name in place of its alias."""
+    try:
+        return orjson.dumps({**orjson.loads(body), "model": model})
+    except orjson.JSONDecodeError:
+        found = _FORM_MODEL.search(body)
+        assert found is not None
+        return body[: found.start(1)] + model.encode() + body[found.end(1) :]
