@@ -9,75 +9,60 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 import secrets
-import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import cast
 
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import (
-    AuthenticationError,
-    AuthorizationError,
-    NoPermissionError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    RedisError,
-    ResponseError,
+from .redis_client import LARGE, PAUSE, TIMEOUT, Away, RedisClient
+from .store import (
+    LONGEST,
+    MAX_VALUE,
+    SECRET_SIZE,
+    Address,
+    LogThrottle,
+    MemoryStore,
+    group_of,
+    name_of,
+    packed,
+    unpacked,
 )
-from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from .store import LONGEST, SECRET_SIZE, Address, LogThrottle, MemoryStore, name_of, packed, unpacked
-
-log = logging.getLogger("groundwire")
-
-TIMEOUT = 1.0  # seconds to connect, and for each answer
-DEADLINE = 2.0  # for a command with all that belongs to it, such as looking up a name and logging in
-PAUSE = 5.0  # before a Redis that was lost is tried again
-SEATS = 32  # commands at once; more wait here, so that a burst opens no thousand connections
 SECRET_CHECK = 60.0  # how often is looked whether the secret is still there: Redis may forget it
 
 _SECRET = "gw:1:secret"  # noqa: S105 a name
 # An expired claim may be somebody else's by now.
 _RELEASE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end"
-_SLICE = 500  # values that one command asks for
-_MAY_BE_REFUSED = {"SET", "EVAL"}  # by a Redis that is full or a replica, and answers everything else
-_REFUSED = object()
-
-
-class _Away(Exception):
-    """Redis was not asked, or did not answer, or did not do it: go on without."""
+# The values, or their sizes where they are large together: then who asks knows how long it may take to carry them.
+_READ = """
+local sizes, total = {}, 0
+for i = 1, #KEYS do
+    local size = redis.pcall('strlen', KEYS[i])
+    sizes[i] = type(size) == 'number' and size or 0
+    total = total + sizes[i]
+end
+if total > tonumber(ARGV[1]) then return sizes end
+return redis.call('mget', unpack(KEYS))
+"""
+_RENEW = "for i = 1, #KEYS do redis.call('pexpire', KEYS[i], ARGV[1]) end"
+_ADD = "redis.call('sadd', KEYS[1], ARGV[1]) redis.call('pexpire', KEYS[1], ARGV[2])"
+# From the second argument on: members that are kept elsewhere, each of which counts once.
+_COUNT = """
+local left = redis.call('scard', KEYS[1])
+for i = 2, #ARGV do left = left + 1 - redis.call('sismember', KEYS[1], ARGV[i]) end
+return left
+"""
+_REMOVE = "redis.call('srem', KEYS[1], ARGV[1])" + _COUNT
+_SLICE = 500  # names that one command is about
 
 
 class RedisStore:
     def __init__(self, address: Address, *, pause: float = PAUSE, timeout: float = TIMEOUT) -> None:
         self.address = address
-        self._redis: Any = Redis(
-            host=address.host,
-            port=address.port,
-            db=address.db,
-            username=address.username,
-            password=address.password,
-            ssl=address.tls,
-            protocol=2,  # what every Redis and every Valkey speaks, with no greeting that some refuse
-            socket_timeout=timeout,
-            socket_connect_timeout=timeout,
-            retry=Retry(NoBackoff(), 0),  # our own memory answers sooner
-        )
-        self._pause = pause
-        self._deadline = timeout * DEADLINE / TIMEOUT
-        self._seats = asyncio.Semaphore(SEATS)
+        self._redis = RedisClient(address, pause=pause, timeout=timeout, on_back=self._doubt_secret)
         self._memory = MemoryStore()
-        self._away = False
-        self._closed = False
-        self._probing = False
-        self._next_try = 0.0
         self._oversize = LogThrottle()
-        self._refusals = LogThrottle()
         self._secret = secrets.token_bytes(SECRET_SIZE)
         self._secret_until = 0.0
         self._agreeing = asyncio.Lock()
@@ -86,24 +71,17 @@ class RedisStore:
 
     @property
     def sure(self) -> bool:
-        return not self._away
+        return not self._redis.away
 
     async def get(self, kind: str, owner: str, key: str) -> bytes | None:
-        name = name_of(kind, owner, key)
-        try:
-            value = await unpacked(await self._ask("GET", name))
-        except _Away:
-            value = None
-        return value if value is not None else await unpacked(self._memory.find(name))
+        return (await self.get_many(kind, owner, [key])).get(key)
 
     async def get_many(self, kind: str, owner: str, keys: Sequence[str]) -> dict[str, bytes]:
-        """One command for all of them."""
+        """One command for all of them, unless they are large."""
         names = [name_of(kind, owner, key) for key in keys]
         found: Sequence[bytes | None] = [None] * len(names)
-        with suppress(_Away):
-            found = [
-                v for at in range(0, len(names), _SLICE) for v in await self._ask("MGET", *names[at : at + _SLICE])
-            ]
+        with suppress(Away):
+            found = [value for some in _slices(names) for value in await self._values(some)]
         out: dict[str, bytes] = {}
         for key, name, data in zip(keys, names, found, strict=True):
             value = await unpacked(data)
@@ -113,25 +91,55 @@ class RedisStore:
                 out[key] = value
         return out
 
-    async def put(self, kind: str, owner: str, key: str, value: bytes, ttl: float) -> None:
+    async def put(self, kind: str, owner: str, key: str, value: bytes, ttl: float, *, group: str = "") -> bool:
+        """A group has a meaning only where this process's memory stands in: Redis evicts by a policy of its own."""
         name = name_of(kind, owner, key)
         data = await packed(value, kind, self._oversize)
         if data is None or ttl <= 0:
-            return
+            return False
         try:
-            await self._ask("SET", name, data, "PX", _milliseconds(ttl))
-        except _Away:
-            self._memory.keep(name, data, ttl)
-        else:
-            self._memory.drop(name)  # else it would come to light again when Redis forgets the new one
+            await self._redis.ask("SET", name, data, "PX", _milliseconds(ttl), size=len(data))
+        except Away:
+            return self._memory.keep(name, data, ttl, group_of(owner, group))
+        self._memory.drop(name)  # else it would come to light again when Redis forgets the new one
+        return True
+
+    async def renew(self, owner: str, names: Sequence[tuple[str, str]], ttl: float) -> None:
+        if ttl <= 0:
+            return
+        renewed = [name_of(kind, owner, key) for kind, key in names]
+        self._memory.prolong(renewed, ttl)
+        with suppress(Away):
+            for some in _slices(renewed):
+                await self._redis.ask("EVAL", _RENEW, len(some), *some, _milliseconds(ttl))
 
     async def delete(self, kind: str, owner: str, key: str) -> bool:
         name = name_of(kind, owner, key)
         there = self._memory.drop(name)
         try:
-            return bool(await self._ask("DEL", name)) or there
-        except _Away:
+            return bool(await self._redis.ask("DEL", name)) or there
+        except Away:
             return there
+
+    async def add_member(self, kind: str, owner: str, key: str, member: str, ttl: float) -> None:
+        if ttl <= 0:
+            return
+        name = name_of(kind, owner, key)
+        try:
+            await self._redis.ask("EVAL", _ADD, 1, name, member, _milliseconds(ttl))
+        except Away:
+            self._memory.add(name, member, ttl)
+        else:
+            self._memory.remove(name, member)  # else it would stay here when another process removes it
+            self._memory.prolong([name], ttl)
+
+    async def remove_member(self, kind: str, owner: str, key: str, member: str) -> int:
+        name = name_of(kind, owner, key)
+        self._memory.remove(name, member)
+        return await self._members_left(_REMOVE, name, member)
+
+    async def count_members(self, kind: str, owner: str, key: str) -> int:
+        return await self._members_left(_COUNT, name_of(kind, owner, key), "")
 
     async def secret(self) -> bytes:
         """Ours until Redis was asked; then the one that the first process brought. It is brought again if lost."""
@@ -142,12 +150,7 @@ class RedisStore:
         return self._secret
 
     async def aclose(self) -> None:
-        self._closed = self._away = True
-        try:
-            async with asyncio.timeout(self._deadline):
-                await self._redis.aclose()
-        except (RedisError, OSError, TimeoutError):
-            log.debug("store: Redis did not take leave")
+        await self._redis.aclose()
 
     # What many processes need to act as one
 
@@ -157,81 +160,56 @@ class RedisStore:
         """
         name = name_of(kind, owner, key)
         try:
-            if await self._ask("SET", name, token, "NX", "PX", _milliseconds(ttl)):
+            if await self._redis.ask("SET", name, token, "NX", "PX", _milliseconds(ttl)):
                 return token
-            holder = await self._ask("GET", name)
-        except _Away:
+            holder = await self._redis.ask("GET", name)
+        except Away:
             return token
         return bytes(holder or b"").decode(errors="replace")
 
     async def release(self, kind: str, owner: str, key: str, token: str) -> None:
         try:
-            await self._ask("EVAL", _RELEASE, 1, name_of(kind, owner, key), token)
-        except _Away:
+            await self._redis.ask("EVAL", _RELEASE, 1, name_of(kind, owner, key), token)
+        except Away:
             return  # it ends by itself
 
     async def complaint(self) -> str:
         """What is wrong with Redis, in a few words; empty if it keeps what it is given."""
-        name, value = name_of("check", "", secrets.token_hex(8)), secrets.token_bytes(16)
+        return await self._redis.complaint(name_of("check", "", secrets.token_hex(8)), secrets.token_bytes(16))
+
+    # Asking Redis
+
+    async def _values(self, names: Sequence[str]) -> Sequence[bytes | None]:
         try:
-            async with asyncio.timeout(self._deadline):
-                await self._redis.execute_command("SET", name, value, "PX", 1000)
-                if await self._redis.execute_command("GET", name) != value:
-                    return "does not give back what it was given"
-        except Exception as error:  # the boundary to the library and its sockets
-            return _reason(error)
-        return ""
+            answer = await self._redis.ask("EVAL", _READ, len(names), *names, LARGE)
+        except Away:
+            answer = await self._redis.ask("MGET", *names)  # it may refuse scripts and nothing else
+        if not isinstance(answer[0], int):
+            return cast(list[bytes | None], answer)
+        values: dict[str, bytes | None] = {}
+        for some, size in _portions(dict(zip(names, answer, strict=True))):
+            values.update(zip(some, await self._redis.ask("MGET", *some, size=size), strict=True))
+        return [values.get(name) for name in names]
 
-    # Asking
-
-    async def _ask(self, *command: Any) -> Any:
-        """What Redis answers. While it is away nobody waits for it, but for one command after each pause."""
-        probe = self._away
-        if self._closed or (probe and (self._probing or time.monotonic() < self._next_try)):
-            raise _Away
-        self._probing = self._probing or probe
+    async def _members_left(self, script: str, name: str, member: str) -> int:
+        """Members in Redis, and those that this process took while it was away."""
+        held = self._memory.members(name)
         try:
-            async with self._seats, asyncio.timeout(self._deadline):
-                if self._away and not probe:  # lost while this one waited for its seat
-                    raise _Away
-                answer = await self._redis.execute_command(*command)
-        except _Away:
-            raise
-        except Exception as error:  # the boundary to the library and its sockets: all trouble there is one to us
-            if not isinstance(error, ResponseError) or command[0] not in _MAY_BE_REFUSED:
-                self._lost(error)
-                raise _Away from None
-            if self._refusals.due():
-                log.warning("store: Redis %s; this process's own memory stands in", _reason(error))
-            answer = _REFUSED
-        finally:
-            if probe:
-                self._probing = False
-        if probe:
-            self._back()
-        if answer is _REFUSED:
-            raise _Away
-        return answer
+            return int(await self._redis.ask("EVAL", script, 1, name, member, *held))
+        except Away:
+            return max(1, len(held))  # Redis may hold some, and nobody may think that there is none
 
-    def _lost(self, error: Exception) -> None:
-        self._next_try = time.monotonic() + self._pause
-        if not self._away:  # closed counts as away: then nobody is left to tell
-            self._away = True
-            text = "store: Redis %s; this process goes on with its own memory and tries again every %g s"
-            log.warning(text, _reason(error), self._pause)
-
-    def _back(self) -> None:
-        self._away = self._closed
-        self._secret_until = 0.0  # it may have lost everything
-        log.warning("store: Redis is back")
+    def _doubt_secret(self) -> None:
+        """Redis may have lost everything."""
+        self._secret_until = 0.0
 
     async def _agree(self) -> None:
         try:
-            held = await self._ask("GET", _SECRET)
+            held = await self._redis.ask("GET", _SECRET)
             if held is None:
-                await self._ask("SET", _SECRET, self._secret, "NX")
-                held = await self._ask("GET", _SECRET)
-        except _Away:
+                await self._redis.ask("SET", _SECRET, self._secret, "NX")
+                held = await self._redis.ask("GET", _SECRET)
+        except Away:
             return
         if held is not None and len(held) == SECRET_SIZE:
             self._secret = bytes(held)
@@ -260,25 +238,25 @@ class SharedProviderCache:
         await self._store.release("claim", owner, self._asked + key, token)
 
 
+def _slices(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (names[at : at + _SLICE] for at in range(0, len(names), _SLICE))
+
+
+def _portions(sizes: Mapping[str, int]) -> Iterator[tuple[list[str], int]]:
+    """Names of what is carried at once, and how large that is. What is not there, or cannot be ours, is left out."""
+    names: list[str] = []
+    total = 0
+    for name, size in sizes.items():
+        if not 0 < size <= MAX_VALUE + 1:
+            continue
+        if names and total + size > MAX_VALUE:
+            yield names, total
+            names, total = [], 0
+        names.append(name)
+        total += size
+    if names:
+        yield names, total
+
+
 def _milliseconds(ttl: float) -> int:
     return max(1, int(min(ttl, LONGEST) * 1000))
-
-
-def _reason(error: Exception) -> str:
-    """Our own words: the library's may hold what it was given."""
-    if isinstance(error.__cause__ or error.__context__, ssl.SSLCertVerificationError):
-        return "has a certificate that is not trusted here"
-    match error:
-        case AuthenticationError() | AuthorizationError() | NoPermissionError():
-            return "refuses the user or the password"
-        case TimeoutError() | RedisTimeoutError():
-            return "does not answer in time"
-        case OutOfMemoryError():
-            return "is full"
-        case ReadOnlyError():
-            return "is a replica that takes no writes"
-        case ResponseError():
-            return f"refuses a command ({type(error).__name__})"
-        case RedisError() | OSError():
-            return "cannot be reached"
-    return f"cannot be asked ({type(error).__name__})"

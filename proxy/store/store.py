@@ -1,7 +1,8 @@
 """What is kept between requests: hidden turns, response items, whatever else a later request must find again.
 
 Handed bytes with a kind, an owner and a time to live; hands them back to that owner until then. `memory` is one
-process's own, bounded; `proxy/store/redis_store.py` is the one that many processes share. Nothing here ever raises.
+process's own, bounded (`proxy/store/entries.py`); `proxy/store/redis_store.py` is the one that many processes share.
+Nothing here ever raises.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ import re
 import secrets
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-from providers.cache import ExpiringCache
+from .entries import GroupedEntries
 
 log = logging.getLogger("groundwire")
 
-MAX_VALUE = 8 << 20  # bytes; larger values are not kept
+MAX_VALUE = 16 << 20  # bytes; larger values are not kept; what belongs to a request of `server.max_body` is one
 MAX_ENTRIES = 10_000
 MAX_SIZE = 64 << 20
 SECRET_SIZE = 32
@@ -30,7 +31,6 @@ PORT = 6379
 LONGEST = 366 * 86_400.0  # seconds: whatever is asked for, nothing is kept for ever
 WORTH_PACKING = 1024
 WORTH_A_THREAD = 256 << 10  # from here on packing would hold up the others for milliseconds
-ENTRY_OVERHEAD = 200  # about what Python needs around one entry
 
 # The first byte says how the rest is written. Whoever finds another one there finds nothing.
 _PLAIN, _ZLIB = b"\x01", b"\x02"
@@ -39,16 +39,32 @@ _SCHEMES = {"redis": False, "valkey": False, "rediss": True}
 
 
 class Store(Protocol):
+    """Values and sets of members, each under a kind, an owner and a key. A kind is of values or of sets, not both."""
+
     async def get(self, kind: str, owner: str, key: str) -> bytes | None:
         """None: it is not there, or not any more."""
 
     async def get_many(self, kind: str, owner: str, keys: Sequence[str]) -> dict[str, bytes]:
         """Those that are there, in the order of the keys."""
 
-    async def put(self, kind: str, owner: str, key: str, value: bytes, ttl: float) -> None: ...
+    async def put(self, kind: str, owner: str, key: str, value: bytes, ttl: float, *, group: str = "") -> bool:
+        """Whether it is kept. What shares a `group` (and an owner) is evicted together."""
+
+    async def renew(self, owner: str, names: Sequence[tuple[str, str]], ttl: float) -> None:
+        """Those of these (kind, key) that are there live `ttl` seconds from now on, and count as just used."""
 
     async def delete(self, kind: str, owner: str, key: str) -> bool:
         """Whether it was there."""
+
+    async def add_member(self, kind: str, owner: str, key: str, member: str, ttl: float) -> None:
+        """A set of short strings under a key; adding renews the whole set's life."""
+
+    async def remove_member(self, kind: str, owner: str, key: str, member: str) -> int:
+        """How many members are left; 0 also where there is no such set. An empty set is gone."""
+
+    async def count_members(self, kind: str, owner: str, key: str) -> int:
+        """While the shared store cannot be asked this is at least 1, and so is what `remove_member` gives: nobody may
+        take for unneeded what another process still needs."""
 
     @property
     def sure(self) -> bool:
@@ -61,12 +77,12 @@ class Store(Protocol):
 
 
 class MemoryStore:
-    """One process's memory: what is too old is gone, and what was not asked for the longest goes first."""
+    """One process's memory: what is too old is gone, and the group that was not used for the longest goes first."""
 
     sure = True
 
     def __init__(self, max_entries: int = MAX_ENTRIES, max_size: int = MAX_SIZE) -> None:
-        self._kept = ExpiringCache(max_entries, max_size)
+        self._entries = GroupedEntries(max_entries, max_size)
         self._secret = secrets.token_bytes(SECRET_SIZE)
         self._oversize = LogThrottle()
 
@@ -74,33 +90,60 @@ class MemoryStore:
         return await unpacked(self.find(name_of(kind, owner, key)))
 
     async def get_many(self, kind: str, owner: str, keys: Sequence[str]) -> dict[str, bytes]:
-        found = {key: await self.get(kind, owner, key) for key in keys}
+        held = {key: self.find(name_of(kind, owner, key)) for key in keys}  # at once: nothing is evicted meanwhile
+        found = {key: await unpacked(data) for key, data in held.items()}
         return {key: value for key, value in found.items() if value is not None}
 
-    async def put(self, kind: str, owner: str, key: str, value: bytes, ttl: float) -> None:
-        if (data := await packed(value, kind, self._oversize)) is not None:
-            self.keep(name_of(kind, owner, key), data, ttl)
+    async def put(self, kind: str, owner: str, key: str, value: bytes, ttl: float, *, group: str = "") -> bool:
+        data = await packed(value, kind, self._oversize)
+        return data is not None and self.keep(name_of(kind, owner, key), data, ttl, group_of(owner, group))
+
+    async def renew(self, owner: str, names: Sequence[tuple[str, str]], ttl: float) -> None:
+        self.prolong([name_of(kind, owner, key) for kind, key in names], ttl)
 
     async def delete(self, kind: str, owner: str, key: str) -> bool:
         return self.drop(name_of(kind, owner, key))
+
+    async def add_member(self, kind: str, owner: str, key: str, member: str, ttl: float) -> None:
+        self.add(name_of(kind, owner, key), member, ttl)
+
+    async def remove_member(self, kind: str, owner: str, key: str, member: str) -> int:
+        name = name_of(kind, owner, key)
+        self.remove(name, member)
+        return len(self.members(name))
+
+    async def count_members(self, kind: str, owner: str, key: str) -> int:
+        return len(self.members(name_of(kind, owner, key)))
 
     async def secret(self) -> bytes:
         return self._secret
 
     async def aclose(self) -> None: ...
 
-    def find(self, name: str) -> bytes | None:
-        kept = self._kept.get(name, time.monotonic())
-        return cast(bytes, kept.value) if kept else None
+    # The same by name, for the shared store that this one stands in for
 
-    def keep(self, name: str, data: bytes, ttl: float) -> None:
-        size = len(data) + len(name) + ENTRY_OVERHEAD
-        self._kept.put(name, data, size, time.monotonic(), min(ttl, LONGEST))
+    def find(self, name: str) -> bytes | None:
+        return self._entries.get(name, time.monotonic())
+
+    def keep(self, name: str, data: bytes, ttl: float, group: tuple[str, str] | None = None) -> bool:
+        return self._entries.put(name, data, time.monotonic(), min(ttl, LONGEST), group)
+
+    def prolong(self, names: Sequence[str], ttl: float) -> None:
+        now = time.monotonic()
+        for name in names:
+            self._entries.renew(name, now, min(ttl, LONGEST))
 
     def drop(self, name: str) -> bool:
-        there = self.find(name) is not None
-        self._kept.drop(name)
-        return there
+        return self._entries.drop(name, time.monotonic())
+
+    def add(self, name: str, member: str, ttl: float) -> None:
+        self._entries.add_member(name, member, time.monotonic(), min(ttl, LONGEST))
+
+    def remove(self, name: str, member: str) -> None:
+        self._entries.remove_member(name, member, time.monotonic())
+
+    def members(self, name: str) -> Collection[str]:
+        return self._entries.members(name, time.monotonic())
 
 
 class LogThrottle:
@@ -173,6 +216,11 @@ def name_of(kind: str, owner: str, key: str) -> str:
     """The name that something is kept under. Without its owner nobody can tell it, however well the key is known."""
     digest = hashlib.sha256(f"{len(owner)}:{owner}{key}".encode("utf-8", "surrogatepass"))
     return f"gw:1:{kind}:{digest.hexdigest()[:48]}"
+
+
+def group_of(owner: str, group: str) -> tuple[str, str] | None:
+    """No two owners share a group."""
+    return (owner, group) if group else None
 
 
 def encode(value: bytes) -> bytes:

@@ -87,3 +87,11 @@ class RedisServer:
             wire.flush()
             lines = [wire.readline().strip().decode() for _ in range(2 * int(wire.readline()[1:]))]
             return sorted(lines[1::2])  # each after its length
+
+    def statistics(self, section: str) -> dict[str, str]:
+        """What the server has counted since it began: `stats`, or `commandstats`."""
+        with socket.create_connection(("127.0.0.1", self.port), 5) as connection, connection.makefile("rwb") as wire:
+            wire.write(f"INFO {section}\r\n".encode())
+            wire.flush()
+            lines = wire.read(int(wire.readline()[1:])).decode().splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
