@@ -4,8 +4,9 @@ looks numbers up in it. The same page keeps its number through all rounds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from providers.urls import canonical, encode_url
@@ -31,6 +32,26 @@ class Source:
         except ValueError:  # brackets that hold no address
             host = self.url
         return host.removeprefix("www.")
+
+
+class KnownSource(NamedTuple):
+    """What is remembered of a source from one request to the next; its number stands beside it."""
+
+    url: str
+    title: str = ""
+
+
+def known(sources: Iterable[Source]) -> dict[int, KnownSource]:
+    return {source.n: KnownSource(source.url, source.title) for source in sources}
+
+
+def source_rows(sources: Mapping[int, KnownSource]) -> list[tuple[int, str, str]]:
+    """As they are stored; `sources_from` reads them again."""
+    return [(n, source.url, source.title) for n, source in sources.items()]
+
+
+def sources_from(rows: Iterable[tuple[int, str, str]]) -> dict[int, KnownSource]:
+    return {n: KnownSource(url, title) for n, url, title in rows}
 
 
 class Ledger:

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Literal
 
 from tools.ledger import Source
 
+from ..values.dialect import CitationStyle
 from ..values.events import Citation, TextDelta
 from ..values.markdown import LOOK_BACK, Code, is_escaped
-
-Style = Literal["link", "number", "openai", "none"]
 
 FOOTER_HEAD = "\n\nSources:\n"
 NUMBER = "[1-9][0-9]{0,2}"
@@ -60,7 +58,11 @@ class Citer:
     """`lookup` is asked when a marker is complete. `enabled=False` passes everything on untouched."""
 
     def __init__(
-        self, lookup: Callable[[int], Source | None], style: Style = "link", footer: bool = False, enabled: bool = True
+        self,
+        lookup: Callable[[int], Source | None],
+        style: CitationStyle = "link",
+        footer: bool = False,
+        enabled: bool = True,
     ) -> None:
         self._lookup = lookup
         self._style = style
@@ -299,7 +301,7 @@ class Citer:
         self._cited[source.n] = source
 
 
-def _marker(source: Source, style: Style) -> str:
+def _marker(source: Source, style: CitationStyle) -> str:
     if style == "openai":
         return f"([{source.host}]({source.url}))" if source.linkable else f"({source.title})"
     return f"[[{source.n}]]({source.url})" if style == "link" and source.linkable else f"[{source.n}]"

@@ -6,11 +6,14 @@ what those numbers stood for, and the highest number that the conversation alrea
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tools.ledger import KnownSource
+
 from ..values.markdown import Code
+from ..values.messages import is_text, texts_in
 from .citations import FOOTER_HEAD, NUMBER, NUMBERS
 
 _OUR_FIELDS = ("annotations", "search_results")  # ours or OpenAI's; upstreams refuse them
@@ -28,18 +31,18 @@ class CleanedHistory:
     messages: list[dict[str, Any]]  # the same objects where nothing changed, copies where something did
     changed: bool
     highest_number: int  # our numbers count on from here
-    known_sources: dict[int, tuple[str, str]]  # n → (url, title)
+    known_sources: dict[int, KnownSource]  # by number
 
 
 def strip_decoration(
-    messages: list[dict[str, Any]], footer: bool = True, sources: Mapping[int, tuple[str, str]] | None = None
+    messages: list[dict[str, Any]], footer: bool = True, sources: Mapping[int, KnownSource] | None = None
 ) -> CleanedHistory:
     """`footer` says whether a "Sources" list at the end of an answer may be ours; `sources` are numbers that are known
     from elsewhere."""
     reader = _Reader(footer, messages, sources or {})
     clean = [reader.clean(message) if message.get("role") == "assistant" else message for message in messages]
     changed = any(new is not old for new, old in zip(clean, messages, strict=True))
-    highest = max((_highest_number(text) for message in clean for text in _texts(message.get("content"))), default=0)
+    highest = max((_highest_number(text) for message in clean for text in texts_in(message.get("content"))), default=0)
     return CleanedHistory(clean, changed, highest, reader.known)
 
 
@@ -59,17 +62,17 @@ def prose(text: str) -> Iterator[tuple[int, int]]:
 class _Reader:
     """Reads assistant messages in order and learns what their numbers stood for."""
 
-    def __init__(self, footer: bool, messages: list[dict[str, Any]], sources: Mapping[int, tuple[str, str]]) -> None:
+    def __init__(self, footer: bool, messages: list[dict[str, Any]], sources: Mapping[int, KnownSource]) -> None:
         self._footer = footer
         self._messages = messages
         # Page → the number given to markers that carry none.
-        self._unnumbered: dict[str, int] = {url: n for n, (url, _) in sources.items()}
+        self._unnumbered: dict[str, int] = {source.url: n for n, source in sources.items()}
         self._contested: set[int] = set()  # two answers gave the number to two pages: it stands for neither
-        self.known: dict[int, tuple[str, str]] = {}
+        self.known: dict[int, KnownSource] = {}
 
     def clean(self, message: dict[str, Any]) -> dict[str, Any]:
         content = message.get("content")
-        titles = self._read_annotations(message.get("annotations"), "".join(_texts(content)))
+        titles = self._read_annotations(message.get("annotations"), "".join(texts_in(content)))
         numbered = self._number(content, message.get("annotations")) if isinstance(content, str) else content
         plain = self._clean_content(numbered, titles)
         if plain is content and not any(name in message for name in _OUR_FIELDS):
@@ -109,7 +112,7 @@ class _Reader:
 
     def _number_of(self, url: str, title: str) -> int:
         if url not in self._unnumbered:
-            taken = max((_highest_number(t) for m in self._messages for t in _texts(m.get("content"))), default=0)
+            taken = max((_highest_number(t) for m in self._messages for t in texts_in(m.get("content"))), default=0)
             n = self._unnumbered[url] = max(taken, *self.known, *self._unnumbered.values(), 0) + 1
             self._learn(n, url, title)
         return self._unnumbered[url]
@@ -120,7 +123,7 @@ class _Reader:
         if not isinstance(content, list):
             return content
         parts = [
-            {**part, "text": self._clean_text(part["text"], titles)} if _is_text(part) else part for part in content
+            {**part, "text": self._clean_text(part["text"], titles)} if is_text(part) else part for part in content
         ]
         return content if parts == content else parts
 
@@ -144,12 +147,12 @@ class _Reader:
         return text if plain == text else plain
 
     def _learn(self, n: int, url: str, title: str) -> None:
-        known_url, known_title = self.known.get(n, (url, ""))
-        if known_url != url:
+        known = self.known.get(n, KnownSource(url))
+        if known.url != url:
             self._contested.add(n)
             del self.known[n]
         elif n not in self._contested:
-            self.known[n] = (url, known_title or title)
+            self.known[n] = KnownSource(url, known.title or title)
 
 
 def _without_footer(text: str) -> str:
@@ -170,18 +173,6 @@ def _highest_number(text: str) -> int:
         for number in marker.group(1).split(",")
     )
     return max((n for n in found if n <= _MOST_TAKEN), default=0)
-
-
-def _texts(content: Any) -> Iterable[str]:
-    if isinstance(content, str):
-        return [content]
-    if isinstance(content, list):
-        return [part["text"] for part in content if _is_text(part)]
-    return []
-
-
-def _is_text(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
 def _url_citations(annotations: Any) -> Iterator[Mapping[str, Any]]:

@@ -13,13 +13,15 @@ from dataclasses import replace
 from typing import Any
 
 from tools.base import ToolResult
-from tools.ledger import Ledger
+from tools.ledger import Ledger, known
 from tools.options import SessionOptions
 from tools.session import ToolSession
 from tools.toolbox import Toolbox
 
+from ..context import RequestContext
 from ..store.store import MemoryStore, Store
 from ..upstreams.fallback import FallbackPlan
+from ..values.dialect import CitationStyle
 from ..values.errors import NO_RETRY, truncated
 from ..values.events import (
     Event,
@@ -32,13 +34,13 @@ from ..values.events import (
     ToolStarted,
     UsageSeen,
 )
+from ..values.messages import call_name, calls_in, texts_in
 from ..values.request import ChatRequest
-from ..watching.observer import Observer
-from .citations import Citer, Style
+from .citations import Citer
 from .loop import Action, AskModel, End, KeepTurn, RunTools, ToolLoop
 from .offer import OUR_NAMES, Offer
 from .search_first import FirstSearch
-from .turns import Turn, call_name, calls_in
+from .turns import Turn
 
 _RESULTS_PER_CONTEXT_SIZE = {"low": 3, "medium": 5, "high": 10}
 
@@ -48,7 +50,8 @@ _TURN_KEPT = 24 * 3600.0  # how long a client may take to run its tools
 
 
 class Engine:
-    """`max_seconds` is how long the model may go on searching; the rest of a request's time is for the answer."""
+    """`max_seconds` is how long the model may go on searching; the rest of a request's time is for the answer.
+    `style` is the operator's; without one citations look as the dialect wants them."""
 
     def __init__(
         self,
@@ -56,7 +59,7 @@ class Engine:
         *,
         max_rounds: int = 6,
         max_seconds: float = 360.0,
-        style: Style = "link",
+        style: CitationStyle | None = None,
         footer: bool = False,
         store: Store | None = None,
     ) -> None:
@@ -64,33 +67,34 @@ class Engine:
         self.store = store or MemoryStore()
         self.max_rounds = max_rounds
         self.max_seconds = max_seconds
-        self.style: Style = style
+        self.style = style
         self.footer = footer
 
     def answer(
-        self, request: ChatRequest, offer: Offer, plan: FallbackPlan, observer: Observer
+        self, request: ChatRequest, offer: Offer, plan: FallbackPlan, context: RequestContext
     ) -> AsyncGenerator[list[Event], None]:
         """Everything that happens while this request is answered. The last event is Finished or Failed."""
-        return _Answering(self, request, offer, plan, observer).run()
+        return _Answering(self, request, offer, plan, context).run()
 
 
 class _Answering:
     """One request on its way: what the loop says is done here, and what happens is handed on."""
 
     def __init__(
-        self, engine: Engine, request: ChatRequest, offer: Offer, plan: FallbackPlan, observer: Observer
+        self, engine: Engine, request: ChatRequest, offer: Offer, plan: FallbackPlan, context: RequestContext
     ) -> None:
         self._engine = engine
         self._request = request
         self._offer = offer
         self._plan = plan
-        self._observer = observer
+        self._context = context
         self._ledger = Ledger(offer.highest_number)
-        for n, (url, title) in offer.known_sources.items():
-            self._ledger.restore(n, url, title)
+        for n, source in offer.known_sources.items():
+            self._ledger.restore(n, source.url, source.title)
         self._searching = bool(offer.owned)
+        style = engine.style or context.dialect.citation_style
         plain = not self._searching or offer.response_format is not None
-        self._citer = Citer(self._ledger.get, engine.style, engine.footer, enabled=not plain)
+        self._citer = Citer(self._ledger.get, style, engine.footer, enabled=not plain)
         self._session: ToolSession | None = None  # opened with the first call: most requests never search
         self._early: asyncio.Task[list[ToolResult]] | None = None  # calls of ours that run while the model still speaks
         self._shown: list[str] = []  # the text that the client has seen
@@ -162,10 +166,9 @@ class _Answering:
     async def _keep_turn(self, action: KeepTurn, loop: ToolLoop) -> AsyncGenerator[list[Event], None]:
         if held := self._note(list(self._citer.flush())):
             yield held
-        sources = [(source.n, source.url, source.title) for source in self._ledger]
         shown = "".join(self._shown)
-        turn = Turn(action.before, action.calls, action.results, shown, loop.reading, sources)
-        await self._engine.store.put("turn", self._request.caller, action.key, turn.encoded(), _TURN_KEPT)
+        turn = Turn(action.before, action.calls, action.results, shown, loop.reading, known(self._ledger))
+        await self._engine.store.put("turn", self._context.caller.owner, action.key, turn.encoded(), _TURN_KEPT)
         yield self._dress(loop.turn_kept())
 
     def _dress(self, events: Iterable[Event]) -> list[Event]:
@@ -206,18 +209,18 @@ class _Answering:
         options = SessionOptions(
             ledger=self._ledger,
             seen_texts=_texts(offer.body["messages"], {*offer.owned, *OUR_NAMES} - offer.client_tools),
-            found_before=[url for url, _ in request.sources.values()],
+            found_before=[source.url for source in request.sources.values()],
             country=search.country,
             limit=_RESULTS_PER_CONTEXT_SIZE.get(search.context_size),
             allowed_domains=search.allowed_domains,
             blocked_domains=search.blocked_domains,
-            secrets=request.secrets,
-            caller=request.caller,
+            secrets=self._context.caller.secrets,
+            caller=self._context.caller.owner,
             names=(*sorted(offer.client_tools), *offer.owned),
             room=room,
             most_calls=search.max_calls,
             assist=assist,
-            observe=self._observer.tell,
+            observe=self._context.observer.tell,
         )
         return self._engine.toolbox.session(options)
 
@@ -232,13 +235,6 @@ def _texts(messages: Sequence[Any], ours: Collection[str]) -> list[str]:
     """What people and their tools said, for the URLs in it: those may be opened. What a model wrote proves nothing, and
     neither do the results of our own tools that were put back: a page that they showed may have named anything."""
     own = {call["id"] for message in messages for call in calls_in(message) if call_name(call) in ours}
-    texts = []
-    for message in messages:
-        content = message.get("content")
-        if message.get("role") == "assistant" or message.get("tool_call_id") in own:
-            continue
-        if isinstance(content, str):
-            texts.append(content)
-        elif isinstance(content, list):
-            texts += [part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)]
+    theirs = [m for m in messages if m.get("role") != "assistant" and m.get("tool_call_id") not in own]
+    texts = [text for message in theirs for text in texts_in(message.get("content"))]
     return [_READ.sub("", text) if "<<<web-" in text else text for text in texts]

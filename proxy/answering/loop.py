@@ -36,8 +36,9 @@ from ..values.events import (
     UsageSeen,
     merge_fields,
 )
+from ..values.messages import calls_in
 from .offer import Offer, tool_name
-from .turns import calls_in, marked, new_key
+from .turns import marked, new_key
 
 MOST_REPLANS = 4  # of one request: one for each upstream, and some for those that change their mind
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tools.base import ToolSpec
+from tools.ledger import KnownSource
 from tools.toolbox import TOOLS
 
 from ..values.errors import refuse
@@ -48,7 +49,7 @@ class Offer:
     free_choice: Any = "auto"  # what a forced choice becomes once a tool of ours has run
     response_format: Any = None  # held back until the final request
     highest_number: int = 0  # the highest number in square brackets that the conversation already uses
-    known_sources: Mapping[int, tuple[str, str]] = field(default_factory=dict)  # n → URL and title
+    known_sources: Mapping[int, KnownSource] = field(default_factory=dict)  # by number
     reading: str = ""  # what was read before the model is asked, for one that cannot call
 
 

@@ -49,15 +49,12 @@ class Preparation:
         request = await self._without_suffix(request)
         plan = self._upstreams.plan(request.model, headers_up(context.headers), context.caller, context.observer)
         first = plan.current
-        passed = first.headers.get("authorization", "").removeprefix("Bearer ")
-        secrets = tuple(filter(None, (*context.caller.secrets, passed)))
-        request = replace(request, secrets=secrets, caller=context.caller.owner)
         mode = first.settings.mode or self._mode
         wish = context.headers.get(SEARCH_HEADER, "").strip().lower()
         decision = decide(request, mode, wish, bool(self.specs(request)))
         context.observer.tell(Decided(decision.offered, decision.reason))
         if mode != "off":
-            request = await self._restored(request, whole=decision.offered)
+            request = await self._restored(request, context.caller.owner, whole=decision.offered)
         if decision.offered:  # a fallback whose mode is off is none for a request with search
             plan.keep(lambda other: other.settings.mode != "off")
         return PreparedRequest(request, plan, decision, mode)
@@ -92,7 +89,7 @@ class Preparation:
         body = {**request.body, "model": plain}
         return replace(request, model=plain, body=body, search=search, changed=True)
 
-    async def _restored(self, request: ChatRequest, *, whole: bool) -> ChatRequest:
+    async def _restored(self, request: ChatRequest, owner: str, *, whole: bool) -> ChatRequest:
         """The request with everything back in its history that earlier answers kept from the client; where our tools
         are not offered, only the ids of its calls are mended."""
         messages = request.body["messages"]
@@ -100,7 +97,7 @@ class Preparation:
         if not keys:
             return request
         kept: dict[str, turns.Turn] = {}
-        for key, data in (await self._store.get_many("turn", request.caller, keys) if whole else {}).items():
+        for key, data in (await self._store.get_many("turn", owner, keys) if whole else {}).items():
             if len(kept) < turns.MOST_FOUND and (turn := turns.decoded(data)):
                 kept[key] = turn
         history = turns.restored(messages, kept)

@@ -10,13 +10,16 @@ from __future__ import annotations
 import re
 import secrets
 from base64 import b64encode
-from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
+from tools.ledger import KnownSource, source_rows, sources_from
+
+from ..values.history import History, HistoryCall
+from ..values.messages import arguments_of, call_name, calls_in, role_of, text_of
 from .query_plan import with_sources
 
 _MARK = "_gw"
@@ -36,17 +39,17 @@ class Turn:
     results: dict[str, str]  # id of a call of ours → what it found
     shown: str  # the text that the client saw
     found: str = ""  # what was read before the model was asked, for one that cannot call
-    sources: list[tuple[int, str, str]] = field(default_factory=list)  # number, URL, title
+    sources: Mapping[int, KnownSource] = field(default_factory=dict)
 
     def encoded(self) -> bytes:
-        return orjson.dumps([_FORMAT, self.before, self.calls, self.results, self.shown, self.found, self.sources])
+        sources = source_rows(self.sources)
+        return orjson.dumps([_FORMAT, self.before, self.calls, self.results, self.shown, self.found, sources])
 
 
 def decoded(data: bytes) -> Turn | None:
     try:
         kind, before, calls, results, shown, found, sources = orjson.loads(data)
-        sources = [(n, url, title) for n, url, title in sources]
-        return Turn(before, calls, results, shown, found, sources) if kind == _FORMAT else None
+        return Turn(before, calls, results, shown, found, sources_from(sources)) if kind == _FORMAT else None
     except (ValueError, TypeError):
         return None
 
@@ -69,97 +72,58 @@ def keys_in(messages: Sequence[Any]) -> list[str]:
 @dataclass(frozen=True, slots=True)
 class Restored:
     messages: list[Any]
-    sources: dict[int, tuple[str, str]]
+    sources: dict[int, KnownSource]
     searched: bool = False  # does the last question stand with what was found for it?
 
 
 def restored(messages: Sequence[Any], turns: Mapping[str, Turn]) -> Restored:
     """The history with everything put back that is known, and with the upstream's own ids."""
-    out: list[Any] = []
-    sources: dict[int, tuple[str, str]] = {}
+    history = History()
+    sources: dict[int, KnownSource] = {}
     searched = False
-    places = _Places(messages)
-    moved: set[int] = set()  # places of results that stand behind their calls by now
-    for place, message in enumerate(messages):
-        calls = calls_in(message)
-        key = next((key for call in calls if (key := _key_of(call["id"]))), "")
+    for message in messages:
+        key = next((key for call in calls_in(message) if (key := _key_of(call["id"]))), "")
+        answered = message.get("tool_call_id") if role_of(message) == "tool" else None
         if key:
-            answers = places.answers(place, [call["id"] for call in calls])
-            moved.update(answers.values())
             turn = turns.get(key)
             if turn:
-                sources.update({n: (url, title) for n, url, title in turn.sources})
-                if turn.found and not searched:
-                    out, searched = with_sources(out, turn.found), True
-            out += _restore(message, turn, {bare(id_): messages[at] for id_, at in answers.items()})
-        elif _role(message) == "tool" and (place in moved or _key_of(message.get("tool_call_id"))):
-            continue  # behind its call already, or its call is gone
+                sources.update(turn.sources)
+            if turn and turn.found and not searched:
+                history.entries, searched = with_sources(history.entries, turn.found), True
+            _restore(history, message, turn)
+        elif isinstance(answered, str) and (history.answer(answered, message) or _key_of(answered)):
+            continue  # behind its call, or its call is gone
         else:
-            searched = searched and _role(message) != "user"
-            out.append(message)
-    return Restored(out, sources, searched)
+            searched = searched and role_of(message) != "user"
+            history.add(message)
+    return Restored(history.messages(), sources, searched)
 
 
-class _Places:
-    """Where in a history calls are made and answered, found once."""
-
-    def __init__(self, messages: Sequence[Any]) -> None:
-        self._made: dict[str, list[int]] = {}
-        self._answered: dict[str, list[int]] = {}
-        for place, message in enumerate(messages):
-            for call in calls_in(message):
-                self._made.setdefault(call["id"], []).append(place)
-            answered = message.get("tool_call_id") if _role(message) == "tool" else None
-            if isinstance(answered, str):
-                self._answered.setdefault(answered, []).append(place)
-
-    def answers(self, place: int, calls: Sequence[str]) -> dict[str, int]:
-        """Call id → where its result stands: behind the call, but not where the same turn stands once more."""
-        end = min((next_ for id_ in calls if (next_ := _after(self._made[id_], place)) is not None), default=None)
-        found = {id_: _after(self._answered.get(id_, []), place) for id_ in calls}
-        return {id_: at for id_, at in found.items() if at is not None and (end is None or at < end)}
-
-
-def _after(places: Sequence[int], place: int) -> int | None:
-    at = bisect_right(places, place)
-    return places[at] if at < len(places) else None
-
-
-def _restore(message: Mapping[str, Any], turn: Turn | None, answers: Mapping[str, Any]) -> Iterator[Any]:
-    """One turn. `answers` are the client's results by the upstream's own ids; a call without one is left out."""
+def _restore(history: History, message: Mapping[str, Any], turn: Turn | None) -> None:
+    """One turn: the rounds that led to it, and its calls, of which ours are answered."""
     given = {bare(call["id"]): call for call in calls_in(message)}
-    if turn is None:
-        yield from _answered({**message}, given.values(), {}, answers)
-        return
-    edited = _is_edited(message.get("content"), turn.shown)
-    for hidden in turn.before:
-        yield {**hidden, "content": None} if edited and hidden.get("tool_calls") else hidden
-    calls = turn.calls["tool_calls"]
-    known = {call["id"] for call in calls}
-    # The model's own words for a call go back, with what it signed, unless somebody has changed what they say.
-    mine = {id_: call for id_, call in given.items() if id_ in known}
-    calls = [_unless_edited(call, mine.get(call["id"])) for call in calls if call["id"] in {*given, *turn.results}]
-    calls += [call for id_, call in given.items() if id_ not in known]
-    whole = {**turn.calls, "content": message.get("content")} if edited else dict(turn.calls)
-    yield from _answered(whole, calls, turn.results, answers)
+    said, results = message, dict[str, str]()
+    calls: Sequence[Mapping[str, Any]] = list(given.values())
+    if turn:
+        edited = _is_edited(text_of(message), turn.shown)
+        for hidden in turn.before:
+            history.add({**hidden, "content": None} if edited and hidden.get("tool_calls") else hidden)
+        said = {**turn.calls, "content": message.get("content")} if edited else turn.calls
+        calls, results = _calls_of(turn, given), turn.results
+    history.begin_turn({key: value for key, value in said.items() if key != "tool_calls"})
+    for place, call in enumerate(calls):
+        id_ = bare(call["id"])
+        answer = [{"role": "tool", "content": results[id_]}] if id_ in results else []
+        names = (given[id_]["id"],) if id_ in given else ()
+        history.call([HistoryCall({**call, "id": id_}, names, place=place, results=answer)])
 
 
-def _answered(
-    message: dict[str, Any], calls: Iterable[Mapping[str, Any]], ours: Mapping[str, str], answers: Mapping[str, Any]
-) -> Iterator[Any]:
-    """An assistant's message with those of its calls that are answered, and the answers behind it, in order."""
-    kept = [{**call, "id": bare(call["id"])} for call in calls]
-    kept = [call for call in kept if call["id"] in ours or call["id"] in answers]
-    message.pop("tool_calls", None)
-    if kept:
-        yield {**message, "tool_calls": kept}
-    elif message.get("content"):
-        yield message
-    for call in kept:
-        if call["id"] in ours:
-            yield {"role": "tool", "tool_call_id": call["id"], "content": ours[call["id"]]}
-        else:
-            yield {**answers[call["id"]], "tool_call_id": call["id"]}
+def _calls_of(turn: Turn, given: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The calls of a turn in the model's own words, with what it signed, unless somebody has changed what they say;
+    behind them those that the client has added."""
+    made = {call["id"]: call for call in turn.calls["tool_calls"]}
+    kept = [_unless_edited(call, given.get(id_)) for id_, call in made.items() if id_ in given or id_ in turn.results]
+    return [*kept, *(call for id_, call in given.items() if id_ not in made)]
 
 
 def _unless_edited(call: Mapping[str, Any], given: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -169,19 +133,12 @@ def _unless_edited(call: Mapping[str, Any], given: Mapping[str, Any] | None) -> 
 
 def _arguments(call: Mapping[str, Any]) -> Any:
     function = call.get("function")
-    said = function.get("arguments") if isinstance(function, dict) else None
-    try:
-        return orjson.loads(said or "{}")
-    except (orjson.JSONDecodeError, TypeError):
-        return said
+    return arguments_of(function.get("arguments") if isinstance(function, dict) else None)
 
 
-def _is_edited(content: Any, shown: str) -> bool:
+def _is_edited(text: str, shown: str) -> bool:
     """Did somebody change the text since? Clients that send none of it back have not."""
-    if isinstance(content, list):
-        texts = (part.get("text") for part in content if isinstance(part, dict))
-        content = "".join(text for text in texts if isinstance(text, str))
-    return isinstance(content, str) and bool(content.strip()) and content.strip() != shown.strip()
+    return bool(text.strip()) and text.strip() != shown.strip()
 
 
 def without_calls(messages: Sequence[Any], names: Collection[str]) -> list[Any]:
@@ -201,22 +158,6 @@ def without_calls(messages: Sequence[Any], names: Collection[str]) -> list[Any]:
                 continue
         out.append(message)
     return out
-
-
-def call_name(call: Mapping[str, Any]) -> str:
-    function = call.get("function")
-    name = function.get("name") if isinstance(function, dict) else None
-    return name if isinstance(name, str) else ""
-
-
-def calls_in(message: Any) -> list[dict[str, Any]]:
-    """The calls that a message of a history makes, as far as they have an id."""
-    calls = message.get("tool_calls") if _role(message) == "assistant" else None
-    return [c for c in calls if isinstance(c, dict) and isinstance(c.get("id"), str)] if isinstance(calls, list) else []
-
-
-def _role(message: Any) -> Any:
-    return message.get("role") if isinstance(message, Mapping) else None
 
 
 def _key_of(call_id: object) -> str:

@@ -38,22 +38,23 @@ class ClientKeys:
     async def identify(self, headers: Headers) -> Caller:
         """Who sends these headers. Raises `RequestError` where a key is required and none of ours is there."""
         upstream_key = _authorization(headers)
+        passed = _without_scheme(upstream_key.encode("latin-1"))
         if not self._keys:
-            credential = _without_scheme(upstream_key.encode("latin-1")) if self._any_owner else b""
-            return Caller("", await self._owner(credential), admin=True, upstream_key=upstream_key)
+            owner = await self._owner(passed if self._any_owner else b"")
+            return Caller("", owner, admin=True, upstream_key=upstream_key, secrets=_readable(passed))
         own = _OWN_HEADER[0] in headers
         credential = _presented(headers, _OWN_HEADER if own else _SHARED_HEADERS)
         place = self._place(credential)
         if place is None:
             text = "The API key is missing or not valid for this server. Send it as `Authorization: Bearer …`."
             raise refuse(401, text, kind="authentication_error", code="invalid_api_key")
-        spent = not own or self._place(_without_scheme(upstream_key.encode("latin-1"))) is not None
+        spent = not own or self._place(passed) is not None
         return Caller(
             self._names[place],
             await self._owner(credential),
             self._keys[place][1].admin,
             None if spent else upstream_key,
-            (credential.decode("latin-1"),),
+            _readable(credential, passed),
         )
 
     def _place(self, key: bytes) -> int | None:
@@ -85,6 +86,10 @@ def _presented(headers: Headers, names: Sequence[bytes]) -> bytes:
     if len(given) > 1:
         raise refuse(400, "The request carries two different keys; send one.", code="ambiguous_key")
     return given.pop() if given else b""
+
+
+def _readable(*keys: bytes) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(key.decode("latin-1") for key in keys if key))
 
 
 def _without_scheme(authorization: bytes) -> bytes:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -14,8 +15,8 @@ from tools.ledger import Ledger, Source
 from tools.options import SessionOptions
 from tools.render import open_json, search_json
 
-from ..callers.caller import NOBODY
 from ..config.settings import Config
+from ..context import RequestContext
 from ..dialects import chat
 from ..house import House
 from ..values.errors import RequestError, refuse
@@ -36,18 +37,18 @@ async def opened(config: Config) -> AsyncIterator[House]:
 async def ask(config: Config, given: argparse.Namespace) -> int:
     """Streams the answer with `[n]` in it, what is being searched on stderr, and the sources below."""
     plain = config.citations.model_copy(update={"style": "number", "footer": False})
-    observer = Observer()
+    context = RequestContext("", chat.ChatDialect(), math.inf, Observer())
     async with opened(config.model_copy(update={"citations": plain})) as house:
         try:
             model = given.model or await _first_model(house)
-            plan = house.upstreams.plan(model, {}, NOBODY, observer)
+            plan = house.upstreams.plan(model, {}, context.caller, context.observer)
         except RequestError as error:
             print(error, file=sys.stderr)
             return 1
         question = {"role": "user", "content": given.question}
         request = ChatRequest({"model": model, "stream": True, "messages": [question]}, b"", model, stream=True)
         offer = house.preparation.offer(request, offered=bool(house.toolbox.specs))
-        async with aclosing(house.engine.answer(request, offer, plan, observer)) as batches:
+        async with aclosing(house.engine.answer(request, offer, plan, context)) as batches:
             return await _show(batches)
 
 

@@ -31,6 +31,7 @@ from providers.registry import PLUGINS, SERVICES, ProviderEntry
 from providers.settings import CacheSettings, CooldownSettings, Count, Seconds, no_switch, off
 
 from ..store.store import Address
+from ..values.dialect import CitationStyle
 from .file import ConfigError as ConfigError
 from .file import Document, KeyPath, read
 from .upstreams import STRICT, Mode, Name, UpstreamConfig
@@ -142,7 +143,7 @@ class ToolsConfig(_Section):
 
 
 class CitationsConfig(_Section):
-    style: Literal["link", "number", "openai", "none"] = "link"
+    style: CitationStyle | None = None
     footer: bool = False
 
 

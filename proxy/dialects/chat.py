@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
@@ -16,7 +17,7 @@ import orjson
 from tools.ledger import Source
 from tools.toolbox import tool_named
 
-from ..values.dialect import Decoded
+from ..values.dialect import CitationStyle, Decoded
 from ..values.errors import refuse
 from ..values.events import (
     Begun,
@@ -168,14 +169,14 @@ class AnswerWriter:
         self._request = request
         self._encoder = Encoder(request, progress=progress)
 
-    def feed(self, events: Iterable[Event]) -> bytes:
+    def feed(self, events: Sequence[Event]) -> bytes:
         return self._encoder.feed(events)
 
-    def whole(self, events: Iterable[Event]) -> bytes:
-        return fold(events, self._request)
+    async def end(self, events: Sequence[Event]) -> bytes:
+        return self._encoder.feed(events)
 
-    async def keep(self, finished: Finished) -> None:
-        pass
+    async def whole(self, events: Sequence[Event]) -> bytes:
+        return fold(events, self._request)
 
 
 def error_body(failed: Failed) -> bytes:
@@ -185,15 +186,16 @@ def error_body(failed: Failed) -> bytes:
 class ChatDialect:
     """Chat Completions, and the errors of every path that has no dialect of its own."""
 
+    citation_style: CitationStyle = "link"
+
     def __init__(self, *, name: str = "chat", progress: bool = False) -> None:
         self.name = name
         self._progress = progress  # are searches shown as reasoning?
 
     async def decode(self, raw: bytes, owner: str) -> Decoded:
-        return Decoded(decode(raw), self._writer, forward_to="/chat/completions")
-
-    def _writer(self, request: ChatRequest) -> AnswerWriter:
-        return AnswerWriter(request, progress=self._progress)
+        request = decode(raw)
+        writer = partial(AnswerWriter, request, progress=self._progress)
+        return Decoded(request, writer, forward_to="/chat/completions")
 
     def error(self, failed: Failed) -> bytes:
         return error_body(failed)

@@ -78,9 +78,8 @@ class AnswerRoute:
         hidden = decoded.hidden_turns and not decision.offered
         request = without_our_calls(prepared.request) if hidden else prepared.request
         offer = self._preparation.offer(request, offered=decision.offered)
-        events = self._engine.answer(request, offer, prepared.plan, context.observer)
-        writer = decoded.writer(prepared.request)  # what is kept is whole, with search or without
-        await self._delivery.deliver(context, send, events, writer, decision.header, stream=request.stream)
+        events = self._engine.answer(request, offer, prepared.plan, context)
+        await self._delivery.deliver(context, send, events, decoded.writer(), decision.header, stream=request.stream)
 
     def _unsearched(self, prepared: PreparedRequest, model: str) -> bytes:
         """What goes up when our tools do not: the client's bytes, less what only we understand."""

@@ -120,9 +120,8 @@ class _Outgoing:
         failed = _failure_in(batch)
         if failed and not stream.started:
             return await self._send_failure(stream, failed)
-        data = self._writer.feed(batch)
-        if isinstance(batch[-1], Finished):
-            await self._writer.keep(batch[-1])
+        over = isinstance(batch[-1], Finished)
+        data = await self._writer.end(batch) if over else self._writer.feed(batch)
         if data:
             await stream.write(data)
         return True
@@ -158,10 +157,7 @@ class _Outgoing:
         if failed := _failure_in(gathered):
             await send_failure(self._send, self._context.dialect, failed, self._headers)
             return
-        body = self._writer.whole(gathered)
-        if isinstance(gathered[-1], Finished):
-            await self._writer.keep(gathered[-1])
-        await send_json(self._send, 200, body, self._headers)
+        await send_json(self._send, 200, await self._writer.whole(gathered), self._headers)
 
     def _note_search(self, event: SearchedFirst) -> None:
         """What the answer's header says of a search that came before the question."""

@@ -65,13 +65,14 @@ class GroupedEntries:
         entry = self._use(name, now)
         return entry.value if entry and isinstance(entry.value, set) else ()
 
-    def add_member(self, name: str, member: str, now: float, ttl: float) -> bool:
+    def add_member(self, name: str, member: str, now: float, ttl: float, group: Hashable = None) -> bool:
         """Whether it is kept; the set is, with all its members, for `ttl` seconds from now."""
         entry = self._use(name, now)
+        key = name if group is None else group
         if entry is None or not isinstance(entry.value, set):
-            return self._place(name, {member}, _base(name) + _weight(member), now, ttl, name)
+            return self._place(name, {member}, _base(name) + _weight(member), now, ttl, key)
         more = 0 if member in entry.value else _weight(member)
-        kept = self._place(name, entry.value, entry.size + more, now, ttl, name)
+        kept = self._place(name, entry.value, entry.size + more, now, ttl, key)
         if kept:
             entry.value.add(member)
         return kept

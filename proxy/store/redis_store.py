@@ -121,14 +121,14 @@ class RedisStore:
         except Away:
             return there
 
-    async def add_member(self, kind: str, owner: str, key: str, member: str, ttl: float) -> None:
+    async def add_member(self, kind: str, owner: str, key: str, member: str, ttl: float, *, group: str = "") -> None:
         if ttl <= 0:
             return
         name = name_of(kind, owner, key)
         try:
             await self._redis.ask("EVAL", _ADD, 1, name, member, _milliseconds(ttl))
         except Away:
-            self._memory.add(name, member, ttl)
+            self._memory.add(name, member, ttl, group_of(owner, group))
         else:
             self._memory.remove(name, member)  # else it would stay here when another process removes it
             self._memory.prolong([name], ttl)

@@ -56,7 +56,7 @@ class Store(Protocol):
     async def delete(self, kind: str, owner: str, key: str) -> bool:
         """Whether it was there."""
 
-    async def add_member(self, kind: str, owner: str, key: str, member: str, ttl: float) -> None:
+    async def add_member(self, kind: str, owner: str, key: str, member: str, ttl: float, *, group: str = "") -> None:
         """A set of short strings under a key; adding renews the whole set's life."""
 
     async def remove_member(self, kind: str, owner: str, key: str, member: str) -> int:
@@ -104,8 +104,8 @@ class MemoryStore:
     async def delete(self, kind: str, owner: str, key: str) -> bool:
         return self.drop(name_of(kind, owner, key))
 
-    async def add_member(self, kind: str, owner: str, key: str, member: str, ttl: float) -> None:
-        self.add(name_of(kind, owner, key), member, ttl)
+    async def add_member(self, kind: str, owner: str, key: str, member: str, ttl: float, *, group: str = "") -> None:
+        self.add(name_of(kind, owner, key), member, ttl, group_of(owner, group))
 
     async def remove_member(self, kind: str, owner: str, key: str, member: str) -> int:
         name = name_of(kind, owner, key)
@@ -136,8 +136,8 @@ class MemoryStore:
     def drop(self, name: str) -> bool:
         return self._entries.drop(name, time.monotonic())
 
-    def add(self, name: str, member: str, ttl: float) -> None:
-        self._entries.add_member(name, member, time.monotonic(), min(ttl, LONGEST))
+    def add(self, name: str, member: str, ttl: float, group: tuple[str, str] | None = None) -> None:
+        self._entries.add_member(name, member, time.monotonic(), min(ttl, LONGEST), group)
 
     def remove(self, name: str, member: str) -> None:
         self._entries.remove_member(name, member, time.monotonic())

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from tools.clean import one_line
 
+from ..values.history import AssistantTurn, History, HistoryCall
+from ..values.messages import role_of
 from . import repairs
 from .signatures import as_json, described_in, tools_text
 
@@ -35,65 +36,45 @@ def prompted(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def flattened(messages: Sequence[Any]) -> list[Any]:
     """Calls and results as text. Neighbours of one role become one message: many templates demand alternation."""
-    turns, answers = _turns(messages)
     out: list[Any] = []
-    for place, message in enumerate(messages):
-        if place in answers:
+    for entry in _read(messages).entries:
+        if not isinstance(entry, AssistantTurn):
+            _append(out, entry)
             continue
-        turn = turns.get(place)
-        if turn is not None:
-            _append(out, _in_words(message, turn))
-            for result in (result for call in turn for result in call.results):
-                _append(out, {"role": "user", "content": result})
-        elif _role(message) in ("tool", "function"):  # its call is not in the history
-            _append(out, {"role": "user", "content": _result(message, "")})
-        else:
-            _append(out, message)
+        _append(out, _in_words(entry))
+        for call in entry.calls:
+            for result in call.results:
+                _append(out, {"role": "user", "content": _result(result, call.name)})
     return out
 
 
 # The history
 
 
-@dataclass(slots=True)
-class _WrittenCall:
-    id: str
-    name: str
-    line: str
-    results: list[Any] = field(default_factory=list)  # contents for a user message
-
-
-def _turns(messages: Sequence[Any]) -> tuple[dict[int, list[_WrittenCall]], set[int]]:
-    """The calls at each place of the history with what answered them, and the places of those answers: wherever a
-    result stands, it is read next to its call."""
-    turns: dict[int, list[_WrittenCall]] = {}
-    answers: set[int] = set()
-    made: list[_WrittenCall] = []  # the newest last: some models number their calls anew every turn
-    for place, message in enumerate(messages):
-        role = _role(message)
+def _read(messages: Sequence[Any]) -> History:
+    """The history with each result next to its call, wherever it stood."""
+    history = History()
+    for message in messages:
+        role = role_of(message)
         if role == "assistant" and any(name in message for name in _CALL_FIELDS):
-            turns[place] = _calls(message)
-            made += turns[place]
-        elif role in ("tool", "function"):
-            call = _call_of(message, made)
-            if call is not None:
-                call.results.append(_result(message, call.name))
-                answers.add(place)
-    return turns, answers
+            history.begin_turn(message)
+            history.call(_calls(message))
+        elif role not in ("tool", "function"):
+            history.add(message)
+        elif not _answers(message, history):  # its call is not in the history
+            history.add({"role": "user", "content": _result(message, "")})
+    return history
 
 
-def _call_of(result: Mapping[str, Any], made: Sequence[_WrittenCall]) -> _WrittenCall | None:
+def _answers(result: dict[str, Any], history: History) -> bool:
     """By id; where one is missing by name or order, the oldest of the open calls first."""
     id_, name = result.get("tool_call_id"), result.get("name")
-    if id_:
-        known = next((call for call in reversed(made) if call.id == id_), None)
-        if known is not None:
-            return known
-    waiting = (call for call in made if not (call.results or (id_ and call.id)) and name in (None, "", call.name))
-    return next(waiting, None)
+    if isinstance(id_, str) and id_ and history.answer(id_, result):
+        return True
+    return isinstance(name, str | None) and history.answer_in_order(name or "", result, has_id=bool(id_))
 
 
-def _calls(message: Mapping[str, Any]) -> list[_WrittenCall]:
+def _calls(message: Mapping[str, Any]) -> list[HistoryCall]:
     given = message.get("tool_calls")
     entries = list(given) if isinstance(given, list) else []
     if message.get("function_call"):
@@ -106,8 +87,8 @@ def _calls(message: Mapping[str, Any]) -> list[_WrittenCall]:
         name = repairs.call_name(described.get("name"))
         arguments = {"input": described["input"]} if "input" in described else described.get("arguments")
         if name or arguments:
-            line = _call_line(name or "unknown", arguments)
-            calls.append(_WrittenCall(id_ if isinstance(id_, str) else "", name, line))
+            written = {"id": id_, "line": _call_line(name or "unknown", arguments)}
+            calls.append(HistoryCall(written, (id_,) if isinstance(id_, str) and id_ else (), name))
     return calls
 
 
@@ -127,10 +108,11 @@ def _call_line(name: str, given: Any) -> str:
     return "<tool_call>" + _TAG.sub(r"\\u003c", line) + "</tool_call>"
 
 
-def _in_words(message: Mapping[str, Any], calls: Sequence[_WrittenCall]) -> dict[str, Any]:
-    plain = {name: value for name, value in message.items() if name not in _CALL_FIELDS}
-    if calls:
-        plain["content"] = _joined(message.get("content"), "\n".join(call.line for call in calls), "\n")
+def _in_words(turn: AssistantTurn) -> dict[str, Any]:
+    plain = {name: value for name, value in turn.message.items() if name not in _CALL_FIELDS}
+    if turn.calls:
+        lines = "\n".join(call.call["line"] for call in turn.calls)
+        plain["content"] = _joined(turn.message.get("content"), lines, "\n")
     return plain
 
 
@@ -165,8 +147,8 @@ def _inert(text: str) -> str:
 
 
 def _append(out: list[Any], message: Any) -> None:
-    role = _role(message)
-    if role not in ("user", "assistant") or not out or _role(out[-1]) != role:
+    role = role_of(message)
+    if role not in ("user", "assistant") or not out or role_of(out[-1]) != role:
         out.append(message)
         return
     first = out[-1]
@@ -201,13 +183,9 @@ def _is_bare_text(part: Any) -> bool:
     return isinstance(part, dict) and part.keys() == {"type", "text"} and isinstance(part["text"], str)
 
 
-def _role(message: Any) -> Any:
-    return message.get("role") if isinstance(message, Mapping) else None
-
-
 def _with_system(messages: Sequence[Any], text: str) -> list[Any]:
     for place, message in enumerate(messages):
-        if _role(message) in ("system", "developer"):
+        if role_of(message) in ("system", "developer"):
             longer = {**message, "content": _joined(message.get("content"), text)}
             return [*messages[:place], longer, *messages[place + 1 :]]
     return [{"role": "system", "content": text}, *messages]

@@ -5,31 +5,36 @@ whose `writer` makes the answer of events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
-from .events import Event, Failed, Finished
+from .events import Event, Failed
 from .request import ChatRequest
+
+CitationStyle = Literal["link", "number", "openai", "none"]
 
 
 class AnswerWriter(Protocol):
-    """An answer on its way out: frames batch by batch, or one body of all events; and what is done before its end."""
+    """An answer on its way out: frames batch by batch, or one body of all events. What must be kept of it is kept
+    before the client hears of its end."""
 
-    def feed(self, events: Iterable[Event]) -> bytes: ...
+    def feed(self, events: Sequence[Event]) -> bytes:
+        """A batch that does not end the answer, or in which it fails."""
 
-    def whole(self, events: Iterable[Event]) -> bytes: ...
+    async def end(self, events: Sequence[Event]) -> bytes:
+        """The last batch, which ends in `Finished`."""
 
-    async def keep(self, finished: Finished) -> None:
-        """Done before the client hears of the end."""
+    async def whole(self, events: Sequence[Event]) -> bytes:
+        """All events as one body; the last is `Finished`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A client's request in canonical form. `writer` is given the request as it was prepared for the model."""
+    """A client's request in canonical form, and who writes the answer to it, where that is not the upstream."""
 
     request: ChatRequest
-    writer: Callable[[ChatRequest], AnswerWriter]
+    writer: Callable[[], AnswerWriter]
     forward_to: str = ""  # the path where an upstream takes the client's own bytes; empty: it never sees them
     hidden_turns: bool = False  # may its history hold turns of ours that the client never saw?
 
@@ -38,6 +43,10 @@ class Dialect(Protocol):
     @property
     def name(self) -> str:
         """As the log and the metrics call it."""
+
+    @property
+    def citation_style(self) -> CitationStyle:
+        """How citations look in its answers, where the operator says nothing."""
 
     async def decode(self, raw: bytes, owner: str) -> Decoded:
         """Refuses bad input with `RequestError`, here and nowhere later. `owner` is whose stored turns it may use."""

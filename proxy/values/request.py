@@ -10,6 +10,8 @@ from typing import Any
 
 import orjson
 
+from tools.ledger import KnownSource
+
 from .errors import refuse
 
 SEARCH_HEADER = "x-groundwire-search"  # on, off or nothing from the client; what was decided and why in the answer
@@ -43,9 +45,7 @@ class ChatRequest:
     stream: bool = False
     include_usage: bool = False
     search: SearchOptions = field(default_factory=SearchOptions)
-    secrets: tuple[str, ...] = ()  # the caller's own credential: it must not leave in a query
-    caller: str = ""  # who asks, as an HMAC of that credential; empty without client keys
-    sources: Mapping[int, tuple[str, str]] = field(default_factory=dict)  # n → URL and title, from turns put back
+    sources: Mapping[int, KnownSource] = field(default_factory=dict)  # by number, from turns put back
     searched: bool = False  # does the last question already stand with what was found for it?
     changed: bool = False  # does `body` differ from `raw`?
 

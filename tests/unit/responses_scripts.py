@@ -94,7 +94,7 @@ SCRIPTS: dict[str, list[Event]] = {
         Finished("tool_calls"),
     ],
     "failed search": [Begun("m"), SEARCH, ToolFinished("a", "web_search", False), *told("No idea."), *END],
-    "search first": [SearchedFirst(True), SEARCH, FOUND, Begun("up"), *told("Blue ", SKY), *END],
+    "search first": [SearchedFirst(True), Begun(), SEARCH, FOUND, *told("Blue ", SKY), *END],
     "refusal": [Begun("m"), ReasoningDelta({"refusal": "I can"}), ReasoningDelta({"refusal": "not."}), *END],
     "cut": [Begun("m"), SEARCH, FOUND, *told("Blue as"), UsageSeen(USAGE), Finished("length")],
     "cut call": [Begun("m"), ToolCallDelta(0, "c", "f", '{"x'), UsageSeen(USAGE), Finished("length")],

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.answering.citations import Citer, Style
+from proxy.answering.citations import Citer
+from proxy.values.dialect import CitationStyle
 from proxy.values.events import Citation, TextDelta
 from tools.ledger import Ledger, Source
 
-STYLES: tuple[Style, ...] = get_args(Style)
+STYLES: tuple[CitationStyle, ...] = get_args(CitationStyle)
 LOCAL = 4
 
 
@@ -36,7 +37,7 @@ Made = tuple[str, list[tuple[int, int, int]]]
 
 def run(
     pieces: Sequence[str],
-    style: Style = "link",
+    style: CitationStyle = "link",
     lookup: Callable[[int], Source | None] = KNOWN.get,
     footer: bool = False,
     enabled: bool = True,
@@ -60,7 +61,7 @@ def run(
     return text, [(c.start, c.end, c.source.n) for c in citations]
 
 
-def every_way(text: str, style: Style = "link", footer: bool = False) -> Made:
+def every_way(text: str, style: CitationStyle = "link", footer: bool = False) -> Made:
     whole = run([text], style, footer=footer)
     assert run(list(text), style, footer=footer) == whole
     for cut in range(len(text) + 1):
@@ -68,7 +69,7 @@ def every_way(text: str, style: Style = "link", footer: bool = False) -> Made:
     return whole
 
 
-def marker(source: Source, style: Style) -> str:
+def marker(source: Source, style: CitationStyle) -> str:
     web = source.n != LOCAL
     return {
         "link": f"[[{source.n}]]({source.url})" if web else f"[{source.n}]",
@@ -78,7 +79,7 @@ def marker(source: Source, style: Style) -> str:
     }[style]
 
 
-def expected(template: str, style: Style) -> Made:
+def expected(template: str, style: CitationStyle) -> Made:
     """In a template `«n»` is a marker. `openai` puts a blank before it where there is none, `none` takes them away."""
     text = ""
     citations = []
@@ -186,14 +187,14 @@ AFTER_CODE = [
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("name", MARKERS)
-def test_markers(name: str, style: Style) -> None:
+def test_markers(name: str, style: CitationStyle) -> None:
     text, template = MARKERS[name]
     assert every_way(text, style) == expected(template, style)
 
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("name", TEXT)
-def test_text_that_only_looks_like_a_marker(name: str, style: Style) -> None:
+def test_text_that_only_looks_like_a_marker(name: str, style: CitationStyle) -> None:
     assert every_way(TEXT[name], style) == (TEXT[name], [])
 
 
@@ -281,13 +282,13 @@ def test_a_swallowed_target_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_disabled(style: Style) -> None:
+def test_disabled(style: CitationStyle) -> None:
     text = "So [1] `x` 【2†】 "
     assert run(list(text), style, footer=True, enabled=False) == (text, [])
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_footer(style: Style) -> None:
+def test_footer(style: CitationStyle) -> None:
     body, citations = every_way("b [2], d [4], a [1], b [2]", style)
     footer = "\n\nSources:\n[1] [One](https://www.one.org/a)\n[2] [Two](https://two.org/b?x=1)\n[4] The \\[guide\\]"
     assert every_way("b [2], d [4], a [1], b [2]", style, footer=True) == (body + footer, citations)
@@ -332,7 +333,7 @@ def cut(text: str, seed: int) -> list[str]:
 
 @settings(max_examples=200, deadline=None)
 @given(texts, st.sampled_from(STYLES), st.integers(0, 2**32))
-def test_any_cuts_give_the_same(text: str, style: Style, seed: int) -> None:
+def test_any_cuts_give_the_same(text: str, style: CitationStyle, seed: int) -> None:
     whole = run([text], style)
     assert run(list(text), style) == whole
     assert run(cut(text, seed), style) == whole
@@ -340,7 +341,7 @@ def test_any_cuts_give_the_same(text: str, style: Style, seed: int) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(texts, st.sampled_from(STYLES))
-def test_ranges_are_markers(text: str, style: Style) -> None:
+def test_ranges_are_markers(text: str, style: CitationStyle) -> None:
     made, citations = run([text], style)
     for start, end, n in citations:
         assert made[start:end] == marker(KNOWN.get(n) or pytest.fail(str(n)), style)
@@ -349,7 +350,7 @@ def test_ranges_are_markers(text: str, style: Style) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(texts, st.sampled_from(STYLES))
-def test_nothing_known_changes_nothing_and_little_is_held(text: str, style: Style) -> None:
+def test_nothing_known_changes_nothing_and_little_is_held(text: str, style: CitationStyle) -> None:
     citer = Citer(lambda n: None, style, footer=True)
     made = ""
     for i, char in enumerate(text):
@@ -361,7 +362,7 @@ def test_nothing_known_changes_nothing_and_little_is_held(text: str, style: Styl
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_the_most_that_is_held(style: Style) -> None:
+def test_the_most_that_is_held(style: CitationStyle) -> None:
     citer = Citer(lambda n: None, style)
     longest = 0
     for text in (
@@ -380,7 +381,7 @@ def test_the_most_that_is_held(style: Style) -> None:
 # Linear time: counted in lines of our code executed, not in seconds.
 
 
-def work(pieces: Sequence[str], style: Style) -> int:
+def work(pieces: Sequence[str], style: CitationStyle) -> int:
     citer = Citer(KNOWN.get, style)
     count = 0
 
@@ -420,7 +421,7 @@ UNITS = [
 
 @pytest.mark.parametrize("style", ["link", "none"])
 @pytest.mark.parametrize("unit", UNITS)
-def test_work_is_linear(unit: str, style: Style) -> None:
+def test_work_is_linear(unit: str, style: CitationStyle) -> None:
     for pieces in (lambda n: [unit * n], lambda n: list(unit * n)):
         small, large = work(pieces(50), style), work(pieces(500), style)
         assert large <= 12 * small + 200

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from proxy.answering.citations import Citer, Style
 from proxy.answering.decoration import prose, strip_decoration
 from proxy.values.events import Citation, TextDelta
-from tools.ledger import Ledger
+from tools.ledger import KnownSource, Ledger
 
 A, B = "https://a.org/x?y=~z", "https://b.org/"
 
@@ -263,5 +263,5 @@ def test_a_page_that_is_known_keeps_its_number_where_the_marker_carries_none() -
         "content": text,
         "annotations": [{"type": "url_citation", "url_citation": place}],
     }
-    (clean,) = strip_decoration([message], sources={7: ("https://a.example/", "A")}).messages
+    (clean,) = strip_decoration([message], sources={7: KnownSource("https://a.example/", "A")}).messages
     assert clean == {"role": "assistant", "content": "Yes [7]."}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.answering.decoration import strip_decoration
-from proxy.dialects.responses.history import KnownItem, messages, references
+from proxy.dialects.responses.history import KnownItem, conversation, instructions, references
 from proxy.dialects.responses.request import ResponsesRequest, decode
 from proxy.values.errors import RequestError
 
@@ -25,7 +25,8 @@ def read(items: Any, **fields: Any) -> ResponsesRequest:
 
 
 def chat(*items: Any, previous: Sequence[dict[str, Any]] = (), known: Any = (), **fields: Any) -> list[dict[str, Any]]:
-    made = messages(read(list(items), **fields), previous, dict(known))
+    request = read(list(items), **fields)
+    made = [*instructions(request, dict(known)), *conversation(request, previous, dict(known)).messages]
     check(made)
     return made
 
@@ -102,7 +103,7 @@ def test_the_previous_transcript_stands_between_instructions_and_input() -> None
         *before,
         AND,
     ]
-    assert messages(read([], previous_response_id="resp_1"), before, {}) == before
+    assert conversation(read([], previous_response_id="resp_1"), before, {}).messages == before
 
 
 def test_what_the_previous_transcript_holds_is_not_told_in_one_breath() -> None:
@@ -364,7 +365,7 @@ def test_many_outputs_take_linear_work() -> None:
         asked = read(items)
         sys.setprofile(note)
         try:
-            messages(asked, (), {})
+            conversation(asked, (), {})
         finally:
             sys.setprofile(None)
         return count

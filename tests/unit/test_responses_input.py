@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.answering.offer import decide
-from proxy.dialects.responses.history import messages, references
+from proxy.dialects.responses.history import conversation, references
 from proxy.dialects.responses.request import ResponsesRequest, decode
 from proxy.values.errors import RequestError
 from proxy.values.request import ChatRequest
@@ -23,7 +23,7 @@ def read(**fields: Any) -> ResponsesRequest:
 
 
 def chat(*items: Any, **fields: Any) -> list[dict[str, Any]]:
-    return messages(read(input=list(items), **fields), (), {})
+    return conversation(read(input=list(items), **fields), (), {}).messages
 
 
 def refused(**fields: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.answering.turns import MOST_KEYS, Turn, decoded, keys_in, marked, new_key, restored, without_calls
+from tools.ledger import KnownSource
 
 KEY = "abcdefABCDEF"
 
@@ -34,7 +35,7 @@ TURN = Turn(
     },
     results={"s1": "found 1", "s2": "page 2"},
     shown="First.\n\nThen.",
-    sources=[(1, "https://a.example/", "A")],
+    sources={1: KnownSource("https://a.example/", "A")},
 )
 USER = {"role": "user", "content": "Why?"}
 SEEN = {

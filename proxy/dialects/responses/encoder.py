@@ -7,10 +7,12 @@ keeps its id and its place from its first event to the final object, and nothing
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
+
+from tools.ledger import KnownSource, known
 
 from ...values.events import (
     Begun,
@@ -19,6 +21,7 @@ from ...values.events import (
     Failed,
     Finished,
     ReasoningDelta,
+    RoundFinished,
     SearchedFirst,
     TextDelta,
     ToolCallDelta,
@@ -26,10 +29,11 @@ from ...values.events import (
     ToolStarted,
     UsageSeen,
 )
+from .history import KnownItem
 from .output import Called, Item, Kind, Said, Searched, actions, as_usage, tool_usage
 from .request import ResponsesRequest
+from .rounds import AnswerRounds
 
-_THOUGHTS = ("reasoning_content", "reasoning")  # a server that sends both says the same in both
 _CUT = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
@@ -50,7 +54,7 @@ class Encoder:
         }
         self._out: list[bytes] = []
         self._sent = 0  # events so far
-        self._begun = self._over = False
+        self._over = False
         self._items: list[Item] = []
         self._open: Said | None = None  # the text that is being written
         self._blank: tuple[Kind, str] = ("output_text", "")  # white space that waits for text to begin
@@ -58,17 +62,21 @@ class Encoder:
         self._called: dict[int, Called] = {}
         self._running: dict[str, list[Searched]] = {}
         self._usage: Mapping[str, Any] | None = None
-        self.calls: dict[str, str] = {}  # id of a `web_search_call` → id of our call behind it
-
-    @property
-    def output(self) -> list[dict[str, Any]]:
-        return [item.item() for item in self._items]
+        self._calls: dict[str, str] = {}  # id of a `web_search_call` → id of our call behind it
+        # How far the output was when the round began: the number of items, the open one and how much it said.
+        self._round_began: tuple[int, Said | None, int] = 0, None, 0
+        self.rounds = AnswerRounds(response_id)
+        self.sources: dict[int, KnownSource] = {}  # all that was found or cited
 
     @property
     def response(self) -> dict[str, Any]:
         usage = self._usage or {}
         counted = {"usage": None if self._usage is None else as_usage(usage), "tool_usage": tool_usage(usage)}
-        return {**self._head, "output": self.output, **counted}
+        return {**self._head, "output": [item.item() for item in self._items], **counted}
+
+    @property
+    def known_items(self) -> list[KnownItem]:
+        return self.rounds.known(self._items)
 
     def feed(self, events: Iterable[Event]) -> bytes:
         for event in events:
@@ -77,36 +85,43 @@ class Encoder:
                 self._write(self._open, event.text)
             elif not self._over and not isinstance(event, SearchedFirst):
                 self._take(event)
+        return self._taken()
+
+    def _taken(self) -> bytes:
         out, self._out = b"".join(self._out), []
         return out
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Begun):
-            self._head["model"] = event.model or self._head["model"]
-            self._head["service_tier"] = event.fields.get("service_tier") or self._head["service_tier"]
-        if not self._begun:
-            self._begun = True
-            self._send("response.created", response=self.response)
-            self._send("response.in_progress", response=self.response)
-        if isinstance(event, TextDelta):
+            self._begin_answer(event)
+        elif isinstance(event, TextDelta):
             self._position += len(event.text)
             self._say("output_text", event.text)
         elif isinstance(event, Citation):
             self._cite(event)
         elif isinstance(event, ReasoningDelta):
-            self._think(event.fields)
+            self._think(event)
         elif isinstance(event, ToolCallDelta):
             self._call(event)
         elif isinstance(event, ToolStarted):
             self._start(event)
         elif isinstance(event, ToolFinished):
             self._finish_tool(event)
+        elif isinstance(event, RoundFinished):
+            self._finish_round(event)
         elif isinstance(event, UsageSeen):
             self._usage = event.usage
         elif isinstance(event, Finished):
-            self._finish(event.reason)
+            self._close_answer(event.reason)
+            self._complete()
         elif isinstance(event, Failed):
             self._fail(event.error)
+
+    def _begin_answer(self, event: Begun) -> None:
+        self._head["model"] = event.model or self._head["model"]
+        self._head["service_tier"] = event.fields.get("service_tier") or self._head["service_tier"]
+        self._send("response.created", response=self.response)
+        self._send("response.in_progress", response=self.response)
 
     def _send(self, kind: str, **fields: Any) -> None:
         payload = orjson.dumps({"type": kind, "sequence_number": self._sent, **fields})
@@ -122,12 +137,11 @@ class Encoder:
 
     # Text
 
-    def _think(self, fields: Mapping[str, Any]) -> None:
+    def _think(self, event: ReasoningDelta) -> None:
         """Of all that is no text and no call, thoughts and refusals have a place here."""
-        thought = next((fields[name] for name in _THOUGHTS if isinstance(fields.get(name), str)), "")
-        if thought:
+        if thought := event.text:
             self._say("reasoning", thought)
-        if isinstance(refusal := fields.get("refusal"), str) and refusal:
+        if isinstance(refusal := event.fields.get("refusal"), str) and refusal:
             self._say("refusal", refusal)
 
     def _say(self, kind: Kind, text: str) -> None:
@@ -163,6 +177,7 @@ class Encoder:
         self._sent += 1
 
     def _cite(self, event: Citation) -> None:
+        self.sources |= known([event.source])
         said = self._open
         if said is None or said.kind != "output_text":  # a marker that is not shown, before any text
             said = self._begin("output_text")
@@ -212,13 +227,14 @@ class Encoder:
         for action in shown:
             searched = Searched(len(self._items), action)
             self._running[event.id].append(searched)
-            self.calls[searched.id] = event.id
+            self._calls[searched.id] = event.id
             self._add(searched)
             self._send("response.web_search_call.in_progress", **searched.place)
             searched.status = "searching"
             self._send("response.web_search_call.searching", **searched.place)
 
     def _finish_tool(self, event: ToolFinished) -> None:
+        self.sources |= known(event.sources)
         for searched in self._running.pop(event.id, ()):
             searched.status = "completed" if event.ok else "failed"
             searched.found(event.sources, self._include)
@@ -228,7 +244,30 @@ class Encoder:
 
     # The end
 
-    def _finish(self, reason: str) -> None:
+    def _finish_round(self, event: RoundFinished) -> None:
+        """What was written since the last round belongs to this one; text that goes on, to both."""
+        count, said, size = self._round_began
+        items = self._items[count:]
+        if said is not None and len(said.text) > size:
+            items.insert(0, said)
+        self.rounds.finish(event.messages, items, self._calls)
+        self._round_began = len(self._items), self._open, len(self._open.text) if self._open else 0
+
+    def close(self, events: Sequence[Event]) -> bytes:
+        """The last batch, all but the event that says that the response is complete: what it holds is settled now."""
+        finished = events[-1]
+        assert isinstance(finished, Finished)
+        data = self.feed(events[:-1])
+        self._close_answer(finished.reason)
+        return data + self._taken()
+
+    def complete(self, *, stored: bool) -> bytes:
+        """The event that was left out. What could not be stored says so."""
+        self._head["store"] = stored
+        self._complete()
+        return self._taken()
+
+    def _close_answer(self, reason: str) -> None:
         cut = _CUT.get(reason)
         if not cut and not any(isinstance(item, Called) or _is_message(item) for item in self._items):
             self._begin("output_text")  # an empty answer is a message: without one, agents ask for ever
@@ -241,11 +280,15 @@ class Encoder:
             self._head |= {"status": "incomplete", "incomplete_details": {"reason": cut}}
         else:
             self._head |= {"status": "completed", "completed_at": int(time.time())}
+
+    def _complete(self) -> None:
         self._over = True
         self._send(f"response.{self._head['status']}", response=self.response)
 
     def _fail(self, error: Mapping[str, Any]) -> None:
         """The error as clients raise it, then the response as far as it came. What was open stays undone."""
+        if not self._sent:  # it is all that there is, in a stream that pings have begun
+            self._begin_answer(Begun())
         for item in self._items:
             if item.status in ("in_progress", "searching"):
                 item.status = "failed" if isinstance(item, Searched) else "incomplete"

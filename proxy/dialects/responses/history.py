@@ -1,6 +1,5 @@
-"""Items → the chat messages that the model is asked with. Handed a decoded request, the stored transcript that it
-builds on and what the store knows of its items; hands on a history in which every call is answered exactly once, right
-behind the message that made it, in the order of the calls.
+"""Items → the chat messages that the model is asked with. Handed a decoded request, the stored conversation that it
+builds on and what the store knows of its items; hands on a `Conversation`, put together by `values/history.py`.
 
 What cannot stand so: an output that answers no call is refused, as OpenAI does. A call that nobody answered is left out
 (and its message too, if nothing else is in it), for the client went on without it. Of two outputs for one call the
@@ -10,15 +9,13 @@ first counts. A search that the store has forgotten, and thinking that it never 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from ...answering.turns import bare
-from ...upstreams.repairs import new_call_id
 from ...values.errors import refuse
-from ...values.events import merge_fields
+from ...values.history import AssistantTurn, History, HistoryCall, with_unique_ids
+from ...values.messages import arguments_of
 from .items import OUTPUT_TYPES, chat_content, text_of
 from .request import ResponsesRequest
 
@@ -51,22 +48,34 @@ def bare_references(request: ResponsesRequest) -> set[str]:
     return {item["id"] for item in request.items if item["type"] == "item_reference"}
 
 
-def messages(
-    request: ResponsesRequest, previous: Sequence[dict[str, Any]], known: Mapping[str, KnownItem]
-) -> list[dict[str, Any]]:
-    history = _History()
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    messages: list[dict[str, Any]]
+    own: list[dict[str, Any]]  # what the request's own items have added to it, as they are stored
+
+
+def instructions(request: ResponsesRequest, known: Mapping[str, KnownItem]) -> list[dict[str, Any]]:
     if isinstance(request.instructions, str):
-        history.add({"role": "system", "content": request.instructions})
-    elif request.instructions:
-        _read(request.instructions, "instructions", known, history)
+        return [{"role": "system", "content": request.instructions}]
+    reader = _Reader(known)
+    reader.read(request.instructions or (), "instructions")
+    return reader.history.messages()
+
+
+def conversation(
+    request: ResponsesRequest, previous: Sequence[dict[str, Any]], known: Mapping[str, KnownItem]
+) -> Conversation:
+    """All that was said before, without instructions, and then the request's own items."""
+    reader = _Reader(known)
     for message in previous:
-        history.add(message)
-        history.part()
-    _read(request.items, "input", known, history)
-    out = history.messages()
-    if not out:
+        reader.say(message)
+        reader.history.part()
+    reader.history.mark()
+    reader.read(request.items, "input")
+    told = reader.history.messages()
+    if not told:
         raise refuse(400, "`input` holds nothing to answer.", param="input", code="invalid_value")
-    return out
+    return Conversation(with_unique_ids(told), reader.history.since_mark())
 
 
 def _refers(item: Mapping[str, Any]) -> bool:
@@ -80,43 +89,14 @@ def _names(item: Mapping[str, Any]) -> list[str]:
     return [name for name in names if isinstance(name, str) and name]
 
 
-def _read(items: Sequence[dict[str, Any]], param: str, known: Mapping[str, KnownItem], history: _History) -> None:
-    for i, item in enumerate(items):
-        names = _names(item) if _refers(item) else []
-        found = next((known[name] for name in names if name in known), None)
-        if item["type"] == "item_reference" and found is None:
-            text = f"Item with id '{item['id']}' not found."
-            raise refuse(404, text, param=f"{param}[{i}].id", code="item_not_found")
-        if item["type"] == "function_call_output":
-            answer = {"role": "tool", "content": _output(item)}
-            if not history.answer(item["call_id"], answer):
-                text = f"No tool call found for function call output with call_id {item['call_id']}."
-                raise refuse(400, text, param=f"{param}[{i}].call_id", code="invalid_value")
-        elif found is None:
-            for message in _plain(item):
-                history.add(message)
-        elif not history.has(found):
-            said = found.messages if _says_the_same(item, found.item) else _plain(item)
-            for message in said:
-                history.add(message, found)
-
-
 def _says_the_same(item: Mapping[str, Any], stored: Mapping[str, Any]) -> bool:
     """An edited answer or call counts as the client wrote it."""
     if item["type"] == "message":
         return text_of(item["content"]) == text_of(stored.get("content") or ())
     if item["type"] == "function_call":
         same = all(item[name] == stored.get(name) for name in ("call_id", "name"))
-        return same and _value(item["arguments"]) == _value(stored.get("arguments"))
+        return same and arguments_of(item["arguments"]) == arguments_of(stored.get("arguments"))
     return True
-
-
-def _value(arguments: Any) -> Any:
-    """What arguments say, however they are spaced."""
-    try:
-        return orjson.loads(arguments)
-    except (orjson.JSONDecodeError, TypeError):
-        return arguments
 
 
 def _plain(item: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -142,117 +122,69 @@ def _output(item: Mapping[str, Any]) -> Any:
     return chat_content(item["output"]) if isinstance(item["output"], list) else item["output"]
 
 
-@dataclass(slots=True, eq=False)
-class _HistoryCall:
-    call: dict[str, Any]
-    names: tuple[str, ...]  # the ids that an answer may name it by
-    place: int
-    answer: dict[str, Any] | None = None
+class _Reader:
+    """Items and what is known of them, into a history."""
 
-
-@dataclass(slots=True)
-class _HistoryTurn:
-    """What the assistant said in one go, with its calls and their answers."""
-
-    message: dict[str, Any]
-    calls: list[_HistoryCall] = field(default_factory=list)
-    round_id: str = ""
-    open: bool = True  # may what follows still belong to it?
-
-    def takes(self, round_id: str) -> bool:
-        if self.round_id and round_id:
-            return self.open and self.round_id == round_id
-        return self.open and not any(call.answer for call in self.calls)
-
-    def say(self, message: Mapping[str, Any], known: KnownItem) -> list[_HistoryCall]:
-        self.round_id = self.round_id or known.round_id
-        fields = {key: value for key, value in message.items() if key not in ("role", "content", "tool_calls")}
-        said, content = self.message.get("content"), message.get("content")
-        if said and content:
-            fields.pop("annotations", None)  # their places count from the start of their own text
-            content = f"{said}\n\n{content}"
-        merge_fields(self.message, fields)
-        self.message["content"] = content or said
-        made: list[_HistoryCall] = []
-        for call in message.get("tool_calls") or ():
-            id_ = bare(call["id"]) if known.round_id else call["id"]
-            names = dict.fromkeys(filter(None, (id_, call["id"], known.item.get("call_id"))))
-            made.append(_HistoryCall({**call, "id": id_}, tuple(names), known.place or len(self.calls) + len(made)))
-        self.calls += made
-        return made
-
-    def messages(self) -> Iterator[dict[str, Any]]:
-        answered = sorted((call for call in self.calls if call.answer), key=lambda call: call.place)
-        if answered:
-            yield {**self.message, "tool_calls": [call.call for call in answered]}
-        elif self.message.get("content"):
-            yield self.message
-        for call in answered:
-            yield {**(call.answer or {}), "tool_call_id": call.call["id"]}
-
-
-class _History:
-    def __init__(self) -> None:
-        self._entries: list[dict[str, Any] | _HistoryTurn] = []
-        self._waiting: dict[str, list[list[_HistoryCall]]] = {}  # name → calls without an answer, by turn
+    def __init__(self, known: Mapping[str, KnownItem]) -> None:
+        self.history = History()
+        self._known = known
         self._items: set[str] = set()  # ids of known items that have their place
-        self._ids: set[str] = set()  # of all calls
+        self._calls: set[str] = set()  # ids of all calls
 
-    def has(self, known: KnownItem) -> bool:
+    def read(self, items: Sequence[dict[str, Any]], param: str) -> None:
+        for i, item in enumerate(items):
+            if item["type"] == "function_call_output":
+                self._read_output(item, f"{param}[{i}].call_id")
+            else:
+                self._read_item(item, f"{param}[{i}].id")
+
+    def _read_output(self, item: Mapping[str, Any], param: str) -> None:
+        call_id, result = item["call_id"], {"role": "tool", "content": _output(item)}
+        if not any(self.history.answer(name, result) for name in dict.fromkeys((call_id, bare(call_id)))):
+            text = f"No tool call found for function call output with call_id {call_id}."
+            raise refuse(400, text, param=param, code="invalid_value")
+
+    def _read_item(self, item: Mapping[str, Any], param: str) -> None:
+        names = _names(item) if _refers(item) else []
+        found = next((self._known[name] for name in names if name in self._known), None)
+        if item["type"] == "item_reference" and found is None:
+            raise refuse(404, f"Item with id '{item['id']}' not found.", param=param, code="item_not_found")
+        if found is None:
+            for message in _plain(item):
+                self.say(message)
+        elif not self._has(found):
+            for message in found.messages if _says_the_same(item, found.item) else _plain(item):
+                self.say(message, found)
+
+    def _has(self, known: KnownItem) -> bool:
         """Does it stand here already? Clients send one thing twice: itself, and within what they build on."""
         made = {call["id"] for message in known.messages for call in message.get("tool_calls") or ()}
-        there = known.item["id"] in self._items or (bool(made) and made <= self._ids)
+        there = known.item["id"] in self._items or (bool(made) and made <= self._calls)
         self._items.add(known.item["id"])
         return there
 
-    def part(self) -> None:
-        """What follows is never told in one breath with what stands here."""
-        if self._entries and isinstance(last := self._entries[-1], _HistoryTurn):
-            last.open = False
-
-    def add(self, message: Mapping[str, Any], known: KnownItem = UNKNOWN) -> None:
+    def say(self, message: Mapping[str, Any], known: KnownItem = UNKNOWN) -> None:
         if message["role"] == "tool":
-            self.answer(message["tool_call_id"], {key: v for key, v in message.items() if key != "tool_call_id"})
+            result = {key: value for key, value in message.items() if key != "tool_call_id"}
+            self.history.answer(message["tool_call_id"], result)
         elif message["role"] != "assistant":
-            self._entries.append(dict(message))
+            self.history.add(dict(message))
         else:
-            last = self._entries[-1] if self._entries else None
-            if not (isinstance(last, _HistoryTurn) and last.takes(known.round_id)):
-                last = _HistoryTurn({"role": "assistant", "content": None})
-                self._entries.append(last)
-            made = last.say(message, known)
-            self._ids.update(call.call["id"] for call in made)
-            for call in made:
-                for name in call.names:
-                    turns = self._waiting.setdefault(name, [])
-                    if not turns or turns[-1][-1] not in last.calls:
-                        turns.append([])
-                    turns[-1].append(call)
+            self._say_assistant(message, known)
 
-    def answer(self, call_id: str, message: dict[str, Any]) -> bool:
-        """Puts an answer behind its call: of the calls with that id the first unanswered one of the latest turn."""
-        found = False
-        for name in dict.fromkeys((call_id, bare(call_id))):
-            found = found or name in self._waiting
-            turns = self._waiting.get(name, [])
-            while turns:
-                call = turns[-1].pop(0)
-                if not turns[-1]:
-                    turns.pop()
-                if call.answer is None:
-                    call.answer = message
-                    return True
-        return found
+    def _say_assistant(self, message: Mapping[str, Any], known: KnownItem) -> None:
+        last = self.history.entries[-1] if self.history.entries else None
+        if not (isinstance(last, AssistantTurn) and last.takes(known.round_id)):
+            last = self.history.begin_turn({"role": "assistant", "content": None}, is_open=True)
+        last.round_id = last.round_id or known.round_id
+        last.say(message)
+        made = [_call(call, known, len(last.calls) + i) for i, call in enumerate(message.get("tool_calls") or ())]
+        self._calls.update(call.call["id"] for call in made)
+        self.history.call(made)
 
-    def messages(self) -> list[dict[str, Any]]:
-        """All of it; an id that stands twice is made anew the second time, with its answer."""
-        out: list[dict[str, Any]] = []
-        seen: set[str] = set()
-        for entry in self._entries:
-            if isinstance(entry, _HistoryTurn):
-                for call in (call for call in entry.calls if call.answer):
-                    if call.call["id"] in seen:
-                        call.call = {**call.call, "id": new_call_id()}
-                    seen.add(call.call["id"])
-            out += entry.messages() if isinstance(entry, _HistoryTurn) else [entry]
-        return out
+
+def _call(call: Mapping[str, Any], known: KnownItem, place: int) -> HistoryCall:
+    """A call of ours or of a round that is known is told by the upstream's own id; a result may name it by any."""
+    id_ = bare(call["id"]) if known.round_id else call["id"]
+    names = dict.fromkeys(filter(None, (id_, call["id"], known.item.get("call_id"))))
+    return HistoryCall({**call, "id": id_}, tuple(names), place=known.place or place)

@@ -1,91 +1,160 @@
-"""What a stored response is: the object, its input, the conversation as the model knows it, and for each output item
-the hidden messages that it stands for. Handed a finished answer, keeps it for its caller; handed ids, finds it again.
+"""What is kept of responses, each for its caller. A response keeps its object, the ids of those that it builds on, and
+its own turn alone (an `Exchange`), so that a conversation costs as much as it says. Handed a finished answer, keeps it;
+handed ids, finds responses, conversations and items again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 
+from tools.ledger import KnownSource, source_rows, sources_from
+
 from ...answering.turns import bare
 from ...store.store import Store
 from ...values.errors import RequestError, failure, refuse
+from .exchange import Exchange
 from .history import KnownItem
 
 MOST_ITEMS = 4000  # that one request may refer to
-KEPT = 7 * 24 * 3600.0
-Sources = Mapping[int, tuple[str, str]]
+KEPT = 7 * 24 * 3600.0  # since it was made or last built on
+MILESTONE = 32  # every so many turns one lists all before it, so that the others need not
+
+# What is stored, by kind. One that was deleted has no object any more; its exchange stays while others build on it.
+_RESPONSE, _EXCHANGE, _ITEM, _CHILDREN, _ANCESTORS = "response", "exchange", "item", "children", "ancestors"
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredResponse:
+    """A response, and by which ids its conversation is found: those since the last milestone, and that."""
+
     response: dict[str, Any]
-    messages: list[dict[str, Any]]  # all of the conversation so far, without instructions
-    sources: dict[int, tuple[str, str]]
-    items: list[dict[str, Any]] = field(default_factory=list)  # its input, kept by itself
+    milestone: str = ""
+    recent: list[str] = field(default_factory=list)  # the oldest first
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A conversation up to one response."""
+
+    ids: list[str] = field(default_factory=list)
+    messages: list[dict[str, Any]] = field(default_factory=list)  # without instructions
+    sources: dict[int, KnownSource] = field(default_factory=dict)
 
 
 class ResponseState:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def find(self, owner: str, response_id: str, param: str | None = None) -> Stored:
+    async def find(self, owner: str, response_id: str, param: str | None = None) -> StoredResponse:
         """Raises `RequestError`: 404 where there is none, 503 where nobody can tell."""
-        data = await self._store.get("response", owner, response_id)
+        data = await self._store.get(_RESPONSE, owner, response_id)
         if data is None:
             raise self._missing(f"Response with id '{response_id}' not found.", param)
-        response, messages, sources = orjson.loads(data)
-        return Stored(response, messages, {n: (url, title) for n, url, title in sources})
+        return StoredResponse(*orjson.loads(data))
+
+    async def chain(self, owner: str, response_id: str, param: str) -> Chain:
+        """All that was said up to a response. Whoever goes on with it keeps all of it alive."""
+        ids = await self._chain_of(owner, await self.find(owner, response_id, param))
+        found = await self._store.get_many(_EXCHANGE, owner, ids)
+        if len(found) < len(ids):
+            raise self._missing(f"Response with id '{response_id}' is not whole any more.", param)
+        kinds = (_RESPONSE, _EXCHANGE, _CHILDREN, _ANCESTORS)
+        await self._store.renew(owner, [(kind, id_) for id_ in ids for kind in kinds], KEPT)
+        exchanges = [Exchange.read(found[id_]) for id_ in ids]
+        messages = [message for exchange in exchanges for message in exchange.messages]
+        sources = {n: source for exchange in exchanges for n, source in exchange.sources.items()}
+        return Chain(ids, messages, sources)
+
+    async def _chain_of(self, owner: str, stored: StoredResponse) -> list[str]:
+        """The ids of all that a response builds on, and its own."""
+        early: list[str] = []
+        if stored.milestone:
+            data = await self._store.get(_ANCESTORS, owner, stored.milestone)
+            early = orjson.loads(data) if data else [stored.milestone, ""]  # with a hole in it
+        return [*early, *stored.recent, stored.response["id"]]
 
     async def input_items(self, owner: str, response_id: str) -> list[dict[str, Any]]:
-        data = await self._store.get("input", owner, response_id)
+        await self.find(owner, response_id)
+        data = await self._store.get(_EXCHANGE, owner, response_id)
         if data is None:
             raise self._missing(f"Response with id '{response_id}' not found.", None)
-        items: list[dict[str, Any]] = orjson.loads(data)
-        return items
+        return Exchange.read(data).items
 
     async def known(
         self, owner: str, ids: Sequence[str], needed: Collection[str]
-    ) -> tuple[dict[str, KnownItem], dict[int, tuple[str, str]]]:
+    ) -> tuple[dict[str, KnownItem], dict[int, KnownSource]]:
         """What is known of these items, and the sources that their texts cite. Where nobody can tell, the request fails
         for those alone that are `needed`: the others say enough by themselves."""
-        found = await self._store.get_many("item", owner, ids[:MOST_ITEMS])
+        found = await self._store.get_many(_ITEM, owner, ids[:MOST_ITEMS])
         if not self._store.sure and not found.keys() >= set(needed):
             raise self._missing("An item of the input cannot be looked up.", "input")
         known: dict[str, KnownItem] = {}
-        sources: dict[int, tuple[str, str]] = {}
+        sources: dict[int, KnownSource] = {}
         contested: set[int] = set()  # two answers gave the number to two pages: it stands for neither
         for id_, data in found.items():
             item, messages, round_id, place, cited = orjson.loads(data)
             known[id_] = KnownItem(item, tuple(messages), round_id, place)
-            for n, url, title in cited:
-                if sources.setdefault(n, (url, title))[0] != url:
+            for n, source in sources_from(cited).items():
+                if sources.setdefault(n, source).url != source.url:
                     contested.add(n)
         return known, {n: source for n, source in sources.items() if n not in contested}
 
-    async def keep(self, owner: str, stored: Stored, known: Sequence[KnownItem]) -> None:
-        cited = [(n, url, title) for n, (url, title) in stored.sources.items()]
-        id_ = stored.response["id"]
-        parts = orjson.dumps([stored.response, stored.messages, cited])
-        kept = [self._store.put("response", owner, id_, parts, KEPT)]
-        kept.append(self._store.put("input", owner, id_, orjson.dumps(stored.items), KEPT))
+    async def keep(
+        self,
+        owner: str,
+        response: dict[str, Any],
+        ancestors: Sequence[str],
+        exchange: Exchange,
+        known: Sequence[KnownItem],
+    ) -> bool:
+        """Whether all of it is kept. If not, none of it is."""
+        id_, chain = response["id"], [*ancestors, response["id"]]
+        parts = [(_RESPONSE, id_, _response_row(response, ancestors)), (_EXCHANGE, id_, exchange.written())]
+        if len(chain) % MILESTONE == 0:
+            parts.append((_ANCESTORS, id_, orjson.dumps(chain)))
+        cited = source_rows(exchange.sources)
         for entry in known:
             data = orjson.dumps([entry.item, entry.messages, entry.round_id, entry.place, cited])
-            kept += [self._store.put("item", owner, name, data, KEPT) for name in _names(entry.item)]
-        await asyncio.gather(*kept)
+            parts += [(_ITEM, name, data) for name in _names(entry.item)]
+        group = chain[0]  # what is built on one response stays or goes together
+        if ancestors:
+            await self._store.add_member(_CHILDREN, owner, ancestors[-1], id_, KEPT, group=group)
+        kept = await asyncio.gather(
+            *(self._store.put(kind, owner, name, data, KEPT, group=group) for kind, name, data in parts)
+        )
+        if not all(kept):
+            await asyncio.gather(*(self._store.delete(kind, owner, name) for kind, name, _ in parts))
+            if ancestors:
+                await self._store.remove_member(_CHILDREN, owner, ancestors[-1], id_)
+        return all(kept)
 
     async def delete(self, owner: str, response_id: str) -> None:
+        """From now on nobody finds it. What was said in it stays as long as a response that builds on it."""
         stored = await self.find(owner, response_id)
-        names = [name for item in stored.response["output"] for name in _names(item)]
-        gone = await self._store.delete("response", owner, response_id)
-        if not gone:
+        chain = await self._chain_of(owner, stored)
+        if not await self._store.delete(_RESPONSE, owner, response_id):
             raise self._missing(f"Response with id '{response_id}' not found.", None)
-        gone_too = [("item", name) for name in names] + [("input", response_id)]
-        await asyncio.gather(*(self._store.delete(kind, owner, name) for kind, name in gone_too))
+        names = [name for item in stored.response["output"] for name in _names(item)]
+        await asyncio.gather(*(self._store.delete(_ITEM, owner, name) for name in names))
+        await self._forget(owner, chain)
+
+    async def _forget(self, owner: str, chain: list[str]) -> None:
+        """Drops what was said in a deleted response, unless others build on it; then the same of those before it that
+        were deleted earlier and were needed by it alone."""
+        last = chain.pop()
+        while not await self._store.count_members(_CHILDREN, owner, last):
+            await asyncio.gather(*(self._store.delete(kind, owner, last) for kind in (_EXCHANGE, _ANCESTORS)))
+            if not chain:
+                return
+            gone, last = last, chain.pop()
+            await self._store.remove_member(_CHILDREN, owner, last, gone)
+            if await self._store.get(_RESPONSE, owner, last) is not None:
+                return
 
     def _missing(self, text: str, param: str | None) -> RequestError:
         if not self._store.sure:
@@ -96,11 +165,9 @@ class ResponseState:
         return refuse(404, text, param=param, code=code)
 
 
-def _place(messages: Sequence[Mapping[str, Any]], said: Mapping[str, Any]) -> int:
-    """Where the call that an item stands for was made among those of its round, counted from 1; 0 for no call."""
-    called = next((message["tool_calls"][0]["id"] for message in messages if message.get("tool_calls")), None)
-    ids = [call["id"] for call in said.get("tool_calls") or ()]
-    return ids.index(called) + 1 if called in ids else 0
+def _response_row(response: dict[str, Any], ancestors: Sequence[str]) -> bytes:
+    listed = len(ancestors) - len(ancestors) % MILESTONE  # so many stand in the list of the last milestone
+    return orjson.dumps([response, ancestors[listed - 1] if listed else "", ancestors[listed:]])
 
 
 def _names(item: Mapping[str, Any]) -> list[str]:
@@ -108,79 +175,3 @@ def _names(item: Mapping[str, Any]) -> list[str]:
     carries our key is it one of a kind."""
     call_id = item.get("call_id", "")
     return [item["id"], *([call_id] if bare(call_id) != call_id else [])]
-
-
-def known_items(
-    response: Mapping[str, Any], transcript: Sequence[Mapping[str, Any]], calls: Mapping[str, str]
-) -> list[KnownItem]:
-    """Each output item with the part of the transcript that it stands for. `calls`: search item → our call."""
-    return list(_Rounds(response["id"], transcript).assign(response["output"], calls))
-
-
-class _Rounds:
-    """The assistant's messages of a transcript, one per round, as they are shared out among output items."""
-
-    def __init__(self, response_id: str, transcript: Sequence[Mapping[str, Any]]) -> None:
-        self._id = response_id
-        self._said = [message for message in transcript if message["role"] == "assistant"]
-        self._results = {m["tool_call_id"]: m for m in transcript if m["role"] == "tool"}
-        self._round_of = {call["id"]: at for at, m in enumerate(self._said) for call in m.get("tool_calls") or ()}
-        self._calls = {call["id"]: call for m in self._said for call in m.get("tool_calls") or ()}
-        self._theirs = [id_ for id_ in self._calls if id_ not in self._results]
-        self._told = set[int]()  # rounds whose text has its place
-        self._thought = set[int]()  # rounds whose reasoning has
-
-    def assign(self, output: Sequence[dict[str, Any]], calls: Mapping[str, str]) -> Iterator[KnownItem]:
-        waiting: list[dict[str, Any]] = []  # reasoning belongs to what comes after it
-        rounds = [self._round(item, calls) for item in output]
-        for i, item in enumerate(output):
-            if item["type"] == "reasoning":
-                waiting.append(item)
-                continue
-            if item["type"] == "message":
-                first = max((at for at, _ in filter(None, rounds[:i])), default=0)
-                at, messages = self._text(first, next((at for _, at in filter(None, rounds[i:])), len(self._said) - 1))
-            else:
-                at, messages = self._part(item, calls)
-            for thought in waiting:
-                yield KnownItem(thought, tuple(self._reasoning(at)), f"{self._id}:{at}")
-            waiting = []
-            yield KnownItem(
-                item, (*self._reasoning(at), *messages), f"{self._id}:{at}", _place(messages, self._said[at])
-            )
-        for thought in waiting:
-            yield KnownItem(thought, (), "")
-
-    def _round(self, item: Mapping[str, Any], calls: Mapping[str, str]) -> tuple[int, int] | None:
-        """For a call: the first round that text behind it may be of, and the last that text before it may be of. Ours
-        are shown when their round is over, the client's while it is under way."""
-        if item["type"] == "function_call":
-            return len(self._said) - 1, len(self._said) - 1
-        at = self._round_of.get(calls.get(item["id"], ""))
-        return None if at is None else (at + 1, at)
-
-    def _text(self, first: int, last: int) -> tuple[int, list[dict[str, Any]]]:
-        """What was said between two calls: of one round or several, and not what a round kept to itself."""
-        told = [at for at in range(first, last + 1) if at not in self._told and self._said[at].get("content")]
-        self._told.update(told)
-        return last, [{"role": "assistant", "content": self._said[at]["content"]} for at in told]
-
-    def _part(self, item: Mapping[str, Any], calls: Mapping[str, str]) -> tuple[int, list[dict[str, Any]]]:
-        last = len(self._said) - 1
-        if item["type"] == "function_call":
-            return last, self._call(self._theirs.pop(0)) if self._theirs else []
-        call = calls.get(item["id"], "")
-        return self._round_of.get(call, last), self._call(call) if call in self._results else []
-
-    def _call(self, id_: str) -> list[dict[str, Any]]:
-        """A call and its result; of several pages that one call opened, the first stands for it."""
-        called = {"role": "assistant", "content": None, "tool_calls": [self._calls[id_]]}
-        result = self._results.pop(id_, None)
-        return [called, dict(result)] if result else [called]
-
-    def _reasoning(self, at: int) -> list[dict[str, Any]]:
-        fields = {k: v for k, v in self._said[at].items() if k not in ("role", "content", "tool_calls")}
-        if not fields or at in self._thought:
-            return []
-        self._thought.add(at)
-        return [{"role": "assistant", "content": None, **fields}]

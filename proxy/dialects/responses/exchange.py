@@ -1,0 +1,62 @@
+"""One turn of a stored conversation: what the client sent, what that and the answer have added to the conversation, and
+the sources found. Handed these, hands on bytes to store, and reads them again. A long text that stands in several
+places, such as an image in the client's item and in the message made of it, is stored once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from tools.ledger import KnownSource, source_rows, sources_from
+
+_FORMAT = 1
+_LONG = 1024  # characters from which on a text is worth a place of its own
+_PLACE = "\0"  # the key of what stands in its stead
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    items: list[dict[str, Any]]  # the request's input
+    messages: list[dict[str, Any]]
+    sources: dict[int, KnownSource] = field(default_factory=dict)
+
+    def written(self) -> bytes:
+        texts: dict[str, int] = {}
+        parts = [self.items, self.messages, source_rows(self.sources)]
+        if not _holds_places(parts):
+            parts = _without_long_texts(parts, texts)
+        return orjson.dumps([_FORMAT, list(texts), parts])
+
+    @classmethod
+    def read(cls, data: bytes) -> Exchange:
+        _, texts, parts = orjson.loads(data)
+        items, messages, rows = _with_long_texts(parts, texts) if texts else parts
+        return cls(items, messages, sources_from(rows))
+
+
+def _holds_places(value: Any) -> bool:
+    """Does a client use that key itself? Then nothing is put elsewhere."""
+    return b'"\\u0000":' in orjson.dumps(value)
+
+
+def _without_long_texts(value: Any, texts: dict[str, int]) -> Any:
+    if isinstance(value, str):
+        return value if len(value) < _LONG else {_PLACE: texts.setdefault(value, len(texts))}
+    if isinstance(value, dict):
+        return {key: _without_long_texts(inner, texts) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_long_texts(inner, texts) for inner in value]
+    return value
+
+
+def _with_long_texts(value: Any, texts: list[str]) -> Any:
+    if isinstance(value, dict):
+        if _PLACE in value:
+            return texts[value[_PLACE]]
+        return {key: _with_long_texts(inner, texts) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_with_long_texts(inner, texts) for inner in value]
+    return value

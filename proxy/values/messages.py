@@ -1,0 +1,56 @@
+"""Chat messages as clients and models write them, read in one place: who speaks, what is said, what is called. Handed
+anything that stands in a `messages` list; hands on plain values, and nothing where there is nothing to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+
+def role_of(message: object) -> str:
+    role = message.get("role") if isinstance(message, Mapping) else None
+    return role if isinstance(role, str) else ""
+
+
+def is_text(part: object) -> bool:
+    """Is this part of a message's content text? (Others are images, sound, files.)"""
+    return isinstance(part, Mapping) and part.get("type", "text") == "text" and isinstance(part.get("text"), str)
+
+
+def texts_in(content: object) -> list[str]:
+    """The texts of a message's content: all of it, or its parts."""
+    if isinstance(content, str):
+        return [content]
+    if isinstance(content, list):
+        return [part["text"] for part in content if is_text(part)]
+    return []
+
+
+def text_of(message: object, between: str = "") -> str:
+    """All that a message says."""
+    return between.join(texts_in(message.get("content"))) if isinstance(message, Mapping) else ""
+
+
+def calls_in(message: object) -> list[dict[str, Any]]:
+    """The calls that a message of a history makes, as far as they have an id."""
+    calls = message.get("tool_calls") if isinstance(message, Mapping) and role_of(message) == "assistant" else None
+    if not isinstance(calls, list):
+        return []
+    return [call for call in calls if isinstance(call, dict) and isinstance(call.get("id"), str)]
+
+
+def call_name(call: Mapping[str, Any]) -> str:
+    function = call.get("function")
+    name = function.get("name") if isinstance(function, Mapping) else None
+    return name if isinstance(name, str) else ""
+
+
+def arguments_of(arguments: object) -> Any:
+    """What arguments say, however they are spaced; those that are no JSON say what they are."""
+    try:
+        return orjson.loads(arguments or "{}")  # type: ignore[arg-type]  # what is no text is refused as such
+    except (orjson.JSONDecodeError, TypeError):
+        return arguments
