@@ -351,6 +351,10 @@ def test_a_failed_generation_is_read_whatever_its_shape(shape: str) -> None:
         (f'```\n{{"tool_calls": [{JSON}, {LLAMA}]}}\n``` and so on', [search()] * 2),  # groq-typescript#28
         (f"I will call web_search with this: {{broken, functions.web_search({ARGUMENTS})", [search()]),
         ('web_search({"query": "a"}) open_page({"url": "https://a.org/"})', [search("a"), opened()]),
+        (f"{JSON} and so on", [search()]),
+        (f'{{"tool_calls": [{NESTED}, {LLAMA}]}}</function>', [search()] * 2),
+        (f"{{broken {JSON}", [search()]),
+        (ARGUMENTS, []),
         ("I cannot do that. {}", []),
         ("", []),
     ],
