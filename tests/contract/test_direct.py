@@ -242,6 +242,7 @@ class TestWorker:
         worker = Worker()
         await worker.aclose()
         await worker.aclose()
+        assert children() == set()
 
     def test_the_process_ends_with_its_parent(self) -> None:
         script = (
