@@ -87,6 +87,8 @@ def extract(body: bytes, content_type: str, charset: str, url: str) -> Extracted
     if kind == "pdf":
         return _read_pdf(body)
     text = decode(body, charset).replace("\0", "")
+    if not text.strip():  # its bytes mean nothing in the charset that it names
+        raise PageBlocked("the page is empty")
     if kind == "html":
         return _read_html(text, url)
     if kind == "text":

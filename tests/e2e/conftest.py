@@ -20,6 +20,14 @@ LIBRARY = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _logs_without_faults() -> Iterator[None]:
+    """A traceback fails the test that ran it, and not only the last one that the server is there for."""
+    yield
+    for running in Groundwire.running:
+        running.check_log()
+
+
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("library")

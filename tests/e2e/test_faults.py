@@ -218,11 +218,70 @@ def test_malformed_events_end_in_an_error_and_are_not_passed_on(proxy: Groundwir
     assert "oops" not in answer.text
 
 
+ODD = [{"choices": [{}]}, {"choices": ["x"]}, {"choices": [{"delta": "x"}]}, {"choices": [{"message": "x"}]}]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=json.dumps)
+@pytest.mark.parametrize("path", ["chat/completions", "responses"])
+def test_choices_of_odd_shapes_end_in_a_clear_error(
+    proxy: Groundwire, model: ModelServer, odd: dict[str, Any], path: str
+) -> None:
+    asked = {"model": "m", "messages": [QUESTION], "input": "Why is the sky blue?"}
+    raw = json.dumps(odd).encode()
+    model.script(Turn(body=raw))
+    whole = httpx.post(f"{proxy.url}/{path}", json=asked, timeout=20)
+    assert (whole.status_code, error_of(whole)["code"]) == (502, "upstream_truncated")
+    model.script(Turn(body=b"data: " + raw + b"\n\n", content_type="text/event-stream"))
+    streamed = httpx.post(f"{proxy.url}/{path}", json={**asked, "stream": True}, timeout=20)
+    assert "upstream_truncated" in json.dumps(last_event(streamed))
+
+
+@pytest.mark.parametrize("odd", ODD, ids=json.dumps)
+def test_choices_of_odd_shapes_are_forwarded_as_they_are(
+    proxy: Groundwire, model: ModelServer, odd: dict[str, Any]
+) -> None:
+    raw = json.dumps(odd).encode()
+    model.script(Turn(body=raw))
+    assert post(proxy, headers=SEARCH_OFF).content == raw
+    event = b"data: " + raw + b"\n\n"
+    model.script(Turn(body=event, content_type="text/event-stream"))
+    streamed = post(proxy, headers=SEARCH_OFF, stream=True)
+    assert streamed.content.startswith(event)
+    assert last_event(streamed)["error"]["code"] == "upstream_truncated"
+
+
+@pytest.mark.parametrize("odd", ODD, ids=json.dumps)
+@pytest.mark.parametrize("stream", [True, False])
+def test_choices_of_odd_shapes_before_an_answer_do_no_harm(
+    proxy: Groundwire, model: ModelServer, odd: dict[str, Any], stream: bool
+) -> None:
+    said = {"choices": [{"delta": {"content": "Blue."}, "finish_reason": "stop"}]}
+    events = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in (odd, said)) + "data: [DONE]\n\n"
+    model.script(Turn(body=events.encode(), content_type="text/event-stream"))
+    answer = post(proxy, stream=stream)
+    assert answer.status_code == 200
+    assert '"content":"Blue."' in answer.text
+    assert answer.text.endswith("data: [DONE]\n\n") or not stream
+
+
 def test_an_event_that_never_ends(proxy: Groundwire, model: ModelServer) -> None:
     model.script(Turn(body=b"data: " + b"x" * 3_000_000, content_type="text/event-stream"))
     answer = post(proxy, stream=True)
     assert answer.status_code == 502
     assert error_of(answer)["code"] == "upstream_bad_response"
+
+
+def test_a_whole_answer_that_breaks_off_does_not_look_whole(model: ModelServer, config: dict[str, Any]) -> None:
+    half = Turn(body=b'{"choices": [', headers={"Content-Length": "500"}, end="eof")
+    with Groundwire(config, faulty=True) as proxy:
+        model.script(half)
+        answer = post(proxy)
+        assert (answer.status_code, error_of(answer)["code"]) == (502, "upstream_truncated")
+        model.script(half)
+        with pytest.raises(httpx.RemoteProtocolError):  # a status has gone out: nothing but a cut can say it
+            post(proxy, headers=SEARCH_OFF)
+        model.script(text("Hello."))
+        assert post(proxy).status_code == 200
 
 
 # The client leaves

@@ -110,7 +110,7 @@ def in_chat(said: str, marks: Any, calls: list[tuple[str, str]], usage: dict[str
     counts = [usage.get(name, 0) for name in ("prompt_tokens", "completion_tokens", "total_tokens")]
     tokens = (*counts, given.get("cached_tokens", 0), made.get("reasoning_tokens", 0))
     searches = (usage.get("server_tool_use") or {}).get("web_search_requests", 0)
-    assert finish == ("tool_calls" if calls else finish)
+    assert (finish == "tool_calls") is bool(calls)
     return Seen(said, cited, calls, tokens, searches, finish != "length")
 
 

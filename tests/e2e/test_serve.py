@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ import yaml
 
 from tests.fakes.groundwire import SCRIPT, Groundwire
 from tests.fakes.model import ModelServer, Turn, call, text
+from tests.unit.test_workshop import health_check, option
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "Why is the sky blue?"}]}
 AT_ONCE = 5.0  # seconds; a process that waits for its streams would take the 30 of the drain
@@ -215,6 +217,21 @@ def test_clients_that_hang_up_leave_no_connection_behind(proxy: Groundwire, mode
             time.sleep(0.02)
         assert sockets(proxy) == before
     assert_clean(proxy)
+
+
+# The image's health check
+
+
+def test_the_images_health_check_tells_a_server_that_answers_from_one_that_does_not(config: dict[str, Any]) -> None:
+    def healthy(port: str) -> bool:
+        program, *arguments = (word.replace(option("--port"), port) for word in health_check())
+        here = Path(sys.executable).with_name(program)  # python or groundwire, as in the image
+        return subprocess.run([here, *arguments], capture_output=True, timeout=60).returncode == 0
+
+    with Groundwire(config) as proxy:
+        port = proxy.root.rpartition(":")[2]
+        assert healthy(port)
+    assert not healthy(port)
 
 
 # A key of its own

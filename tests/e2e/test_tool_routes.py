@@ -71,8 +71,7 @@ def test_bad_arguments_are_refused(proxy: Groundwire, path: str, body: Any, para
     answer = post(proxy, path, body)
     assert answer.status_code == 400, answer.text
     assert answer.json()["error"]["message"]
-    if param:
-        assert answer.json()["error"]["param"] == param
+    assert answer.json()["error"]["param"] == param
 
 
 def test_bodies_that_are_no_objects(proxy: Groundwire) -> None:

@@ -26,7 +26,7 @@ class Turn:
     delay: float = 0.0  # before every piece of text
     end: Literal["done", "eof", "reset", "hang"] = "done"
     status: int = 200
-    body: bytes | None = None  # instead of an answer
+    body: bytes | None = None  # instead of an answer; any `end` but "done" then closes the connection
     content_type: str = "application/json"
     headers: dict[str, str] = field(default_factory=dict)
     glued: bool = False  # all events in one network write
@@ -148,17 +148,17 @@ class ModelServer:
             if turn.body is not None:
                 cuts = {"halved": turn.halved, "bytewise": turn.bytewise}
                 await self._send_whole(writer, turn.status, turn.body, turn.content_type, turn.headers, **cuts)
-            elif body.get("stream"):
+                return turn.end == "done"
+            if body.get("stream"):
                 return await self._send_stream(writer, turn)
-            else:
-                for _ in turn.text:
-                    await asyncio.sleep(turn.delay)
-                if turn.end == "hang":
-                    await asyncio.sleep(60)
-                if turn.end == "reset":
-                    writer.transport.abort()
-                    return False
-                await self._send_whole(writer, turn.status, json.dumps(whole(turn)).encode(), "application/json")
+            for _ in turn.text:
+                await asyncio.sleep(turn.delay)
+            if turn.end == "hang":
+                await asyncio.sleep(60)
+            if turn.end == "reset":
+                writer.transport.abort()
+                return False
+            await self._send_whole(writer, turn.status, json.dumps(whole(turn)).encode(), "application/json")
         finally:
             watcher.cancel()
         return True

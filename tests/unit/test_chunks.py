@@ -246,11 +246,29 @@ def test_bytes_that_are_no_text_are_replaced() -> None:
     assert [e.text for e in events if isinstance(e, TextDelta)] == ["a�b", "c�d"]
 
 
-@pytest.mark.parametrize(
-    "odd", [{"choices": None}, {"choices": [None]}, {"choices": [{"delta": None}]}, {"choices": [{"delta": []}]}]
-)
-def test_empty_shapes_are_skipped(odd: dict[str, Any]) -> None:
-    assert read(json.dumps(odd).encode(), payload({"content": "x"}, "stop"))[-2:] == [
-        TextDelta("x"),
-        Finished("stop"),
-    ]
+ODD: list[dict[str, Any]] = [
+    {"choices": None},
+    {"choices": []},
+    {"choices": "x"},
+    {"choices": [None]},
+    {"choices": ["x"]},
+    {"choices": [{}]},
+    {"choices": [{"delta": None}]},
+    {"choices": [{"delta": []}]},
+    {"choices": [{"delta": "x"}]},
+    {"choices": [{"message": "x"}]},
+]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=json.dumps)
+def test_odd_shapes_are_skipped(odd: dict[str, Any]) -> None:
+    events = read(json.dumps(odd).encode(), payload({"content": "x"}, "stop"))
+    assert events == [Begun(""), TextDelta("x"), Finished("stop")]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=json.dumps)
+def test_odd_shapes_alone_are_no_answer(odd: dict[str, Any]) -> None:
+    raw = json.dumps(odd).encode()
+    assert code(read(raw)) == "upstream_truncated"
+    assert code(ChunkReader().feed_answer(odd)) == "upstream_truncated"
+    assert read(raw, b"[DONE]") == [Begun(""), Finished("stop")], "the server says that this is all"

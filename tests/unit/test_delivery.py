@@ -1,100 +1,306 @@
-"""How answers leave: pings only into silence, and nothing goes on when the client has gone."""
+"""How answers leave: what is sent and when, whatever becomes of the events, the writer and the client. The clock leaps,
+so the seconds are exact.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from proxy.serving.delivery import EventStream, send_json, while_connected
+from proxy.serving.delivery import send_json, while_connected
+from proxy.values.events import Begun, Event, Failed, Finished, SearchedFirst, TextDelta, UsageSeen
+from proxy.values.request import SEARCH_HEADER
 from proxy.values.sse import PING
 from proxy.watching.observer import Observer
+from tests.fakes.clock import in_leaping_time
+from tests.fakes.delivery import DECIDED, Answer, Wire, cancelled, crashing, delivered
+
+BUSY = Failed(429, {"message": "busy", "type": "", "param": None, "code": "busy"}, {"retry-after": "7"})
+HELLO: list[Event] = [Begun("m"), TextDelta("Hello")]
+END: list[Event] = [UsageSeen({"total_tokens": 3}), Finished("stop")]
+BOTH_WAYS = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+
+# As it should be
 
 
-class Wire:
-    """An ASGI server's end of the line: what was sent, and a client that may leave."""
-
-    def __init__(self) -> None:
-        self.sent: list[dict[str, Any]] = []
-        self.leave = asyncio.Event()
-
-    async def send(self, message: Any) -> None:
-        self.sent.append(message)
-
-    async def receive(self) -> Any:
-        await self.leave.wait()
-        return {"type": "http.disconnect"}
-
-    @property
-    def bodies(self) -> list[bytes]:
-        return [m["body"] for m in self.sent if m["type"] == "http.response.body"]
+def test_a_stream_goes_out_as_it_comes() -> None:
+    wire = delivered(1.0, HELLO, 2.0, [TextDelta("you")], 3.0, END).wire
+    assert wire.frames == [(1.0, b"begun\nHello\n"), (3.0, b"you\n"), (6.0, b"usageseen\nfinished\n")]
+    assert wire.headers == {
+        "content-type": "text/event-stream; charset=utf-8",
+        "cache-control": "no-cache",
+        "x-accel-buffering": "no",
+        SEARCH_HEADER: DECIDED,
+    }
 
 
-async def test_silence_begins_the_stream_and_is_filled_with_pings() -> None:
-    wire = Wire()
-    stream = EventStream(wire.send, {"x-a": "b"}, first=0.05, every=0.05)
-    await asyncio.sleep(0.4)
-    assert wire.sent[0]["status"] == 200
-    assert (b"x-a", b"b") in wire.sent[0]["headers"]
-    assert set(wire.bodies) == {PING}
-    assert len(wire.bodies) >= 2
-    await stream.write(b"data: 1\n\n")
-    await stream.close()
-    ended = list(wire.sent)
-    await asyncio.sleep(0.15)
-    assert wire.sent == ended, "no ping after the end"
-    assert [m["type"] for m in wire.sent].count("http.response.start") == 1
+def test_a_whole_answer_goes_out_in_one_piece_at_its_end() -> None:
+    wire = delivered(1.0, HELLO, 60.0, [TextDelta("you")], END, stream=False).wire
+    assert (wire.status, wire.body) == (200, b"all of begun Hello you usageseen finished")
+    assert wire.headers[SEARCH_HEADER] == DECIDED
+    assert set(wire.times) == {61.0}
 
 
-async def test_no_ping_while_something_is_sent() -> None:
-    wire = Wire()
-    stream = EventStream(wire.send, {}, first=0.3, every=0.3)
-    for _ in range(30):
-        await stream.write(b"x")
-        await asyncio.sleep(0.02)
-    await stream.close()
+def test_a_batch_that_makes_no_bytes_sends_none() -> None:
+    wire = delivered(1.0, [SearchedFirst(False, "no_need")], 1.0, [*HELLO, *END]).wire
+    assert [at for at, _ in wire.frames] == [2.0]
+
+
+# Pings
+
+
+def test_silence_is_filled_with_pings() -> None:
+    wire = delivered(47.0, HELLO, 5.0, [TextDelta("you")], 25.0, END).wire
+    pings = [at for at, data in wire.frames if data == PING]
+    assert pings == [15.0, 25.0, 35.0, 45.0, 62.0, 72.0]
+    assert wire.times[0] == 15.0, "the first of them begins the stream"
+    assert [at for at, data in wire.frames if data != PING] == [47.0, 52.0, 77.0]
+
+
+def test_no_ping_while_something_is_sent() -> None:
+    wire = delivered(14.0, HELLO, *[9.0, [TextDelta("on")]] * 20, END).wire
     assert PING not in wire.bodies
 
 
-async def test_before_the_first_limit_nothing_is_sent() -> None:
-    wire = Wire()
-    stream = EventStream(wire.send, {}, first=30, every=0.01)
-    await asyncio.sleep(0.1)
-    assert wire.sent == []
-    assert not stream.started
-    stream.stop()
+def test_no_ping_into_a_whole_answer() -> None:
+    wire = delivered(100.0, HELLO, 100.0, END, stream=False).wire
+    assert wire.body
 
 
-async def test_work_ends_when_the_client_leaves() -> None:
-    wire, closed = Wire(), asyncio.Event()
+def test_pings_go_on_while_the_answer_is_kept() -> None:
+    async def slowly() -> None:
+        await asyncio.sleep(22)
 
-    async def work() -> None:
-        try:
-            await asyncio.sleep(60)
-        finally:
-            closed.set()
-
-    asyncio.get_running_loop().call_later(0.05, wire.leave.set)
-    await while_connected(wire.receive, work(), Observer())
-    assert closed.is_set()
-    task = asyncio.current_task()
-    assert task is not None
-    assert task.cancelling() == 0, "our own cancellation is taken back"
+    wire = delivered(HELLO, END, keeping=slowly).wire
+    assert wire.bodies == [b"begun\nHello\n", PING, b"usageseen\nfinished\n", b""]
 
 
-async def test_a_cancellation_from_outside_passes_through() -> None:
-    wire = Wire()
-    task = asyncio.create_task(while_connected(wire.receive, asyncio.sleep(60), Observer()))
-    await asyncio.sleep(0.02)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+# Failures
 
 
-async def test_finished_work_leaves_no_watcher_behind() -> None:
-    wire = Wire()
-    await while_connected(wire.receive, send_json(wire.send, 200, b"{}"), Observer())
-    await asyncio.sleep(0)
-    assert len(asyncio.all_tasks()) == 1
-    assert wire.bodies == [b"{}"]
+@BOTH_WAYS
+@pytest.mark.parametrize("batch", [[BUSY], [Begun("m"), BUSY]], ids=["alone", "behind its beginning"])
+def test_a_failure_before_anything_was_sent_keeps_its_status(stream: bool, batch: list[Event]) -> None:
+    answer = delivered(14.0, batch, stream=stream)
+    assert (answer.wire.status, answer.wire.body) == (429, b'{"refused": "busy"}')
+    assert answer.wire.headers["retry-after"] == "7"
+    assert answer.wire.headers[SEARCH_HEADER] == DECIDED
+    assert answer.observer.outcome == "busy"
+
+
+def test_no_ping_comes_between_the_parts_of_a_failure() -> None:
+    wire = delivered(14.0, [BUSY], slow=5.0).wire
+    assert (wire.status, wire.body) == (429, b'{"refused": "busy"}')
+
+
+def test_a_failure_in_a_stream_is_one_event_and_then_it_is_closed() -> None:
+    answer = delivered(HELLO, 1.0, [TextDelta("you"), BUSY])
+    assert answer.wire.frames == [(0.0, b"begun\nHello\n"), (1.0, b"you\nerror busy\n")]
+    assert answer.observer.outcome == "busy"
+
+
+def test_a_failure_behind_a_ping_is_an_event_too() -> None:
+    wire = delivered(16.0, [BUSY]).wire
+    assert wire.frames == [(15.0, PING), (16.0, b"error busy\n")]
+
+
+def test_a_failure_in_a_whole_answer_keeps_its_status_however_late_it_comes() -> None:
+    answer = delivered(HELLO, 60.0, [BUSY], stream=False)
+    assert (answer.wire.status, answer.wire.body) == (429, b'{"refused": "busy"}')
+    assert answer.observer.outcome == "busy"
+
+
+@BOTH_WAYS
+def test_time_runs_out_before_anything_was_sent(stream: bool) -> None:
+    answer = delivered(14.0, HELLO, END, stream=stream, deadline=5.0)
+    assert (answer.wire.status, answer.wire.body) == (504, b'{"refused": "request_timeout"}')
+    assert set(answer.wire.times) == {5.0}
+    assert answer.wire.headers[SEARCH_HEADER] == DECIDED
+    assert answer.observer.outcome == "request_timeout"
+
+
+def test_time_runs_out_in_a_stream() -> None:
+    answer = delivered(1.0, HELLO, 9.0, END, deadline=5.0)
+    assert answer.wire.frames == [(1.0, b"begun\nHello\n"), (5.0, b"error request_timeout\n")]
+    assert answer.observer.outcome == "request_timeout"
+
+
+def test_time_runs_out_in_a_stream_that_only_pinged() -> None:
+    wire = delivered(60.0, HELLO, END, deadline=17.0).wire
+    assert wire.frames == [(15.0, PING), (17.0, b"error request_timeout\n")]
+
+
+def test_time_runs_out_in_a_whole_answer_that_had_begun() -> None:
+    answer = delivered(HELLO, 60.0, END, stream=False, deadline=5.0)
+    assert (answer.wire.status, answer.wire.body) == (504, b'{"refused": "request_timeout"}')
+
+
+# Faults of ours
+
+
+def test_a_fault_in_a_stream_is_said_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    answer = delivered(HELLO, 1.0, KeyError("a bug"))
+    assert answer.wire.frames == [(0.0, b"begun\nHello\n"), (1.0, b"error internal_error\n")]
+    assert answer.observer.outcome == "internal_error"
+    assert "KeyError: 'a bug'" in caplog.text
+
+
+@BOTH_WAYS
+def test_a_fault_before_anything_was_sent_is_the_edges_affair(stream: bool) -> None:
+    answer = crashing(lambda: Answer(1.0, KeyError("a bug"), stream=stream), KeyError)
+    assert answer.wire.sent == []
+
+
+# What is kept
+
+
+@BOTH_WAYS
+def test_an_answer_is_kept_before_the_client_hears_of_its_end(stream: bool) -> None:
+    heard: list[bool] = []
+    answers: list[Answer] = []
+
+    async def keeping() -> None:
+        await asyncio.sleep(1)
+        heard.append(any(b"finished" in body for body in answers[0].wire.bodies))
+
+    async def run() -> None:
+        answers.append(Answer(HELLO, END, stream=stream, keeping=keeping))
+        await answers[0].deliver()
+
+    in_leaping_time(run())
+    assert heard == [False]
+    assert b"finished" in answers[0].wire.bodies[-2 if stream else -1]
+
+
+@BOTH_WAYS
+def test_an_answer_that_fails_is_not_kept(stream: bool) -> None:
+    kept: list[str] = []
+
+    async def keeping() -> None:
+        kept.append("all of it")
+
+    delivered(HELLO, [BUSY], stream=stream, keeping=keeping)
+    delivered(HELLO, 9.0, END, stream=stream, keeping=keeping, deadline=5.0)
+    assert kept == []
+
+
+async def failing() -> None:
+    raise KeyError("a bug")
+
+
+def test_a_stream_that_cannot_be_kept_does_not_look_finished() -> None:
+    wire = delivered(HELLO, END, keeping=failing).wire
+    assert wire.frames == [(0.0, b"begun\nHello\n"), (0.0, b"error internal_error\n")]
+
+
+def test_a_whole_answer_that_cannot_be_kept_is_not_sent() -> None:
+    answer = crashing(lambda: Answer(HELLO, END, stream=False, keeping=failing), KeyError)
+    assert answer.wire.sent == []
+
+
+# A search that came first
+
+
+def test_a_search_that_came_first_is_heard_of_at_once_and_stands_in_the_header() -> None:
+    wire = delivered(1.0, [SearchedFirst(True)], 3.0, [*HELLO, *END]).wire
+    assert wire.headers[SEARCH_HEADER] == f"{DECIDED}; searched=first"
+    assert wire.frames == [(1.0, PING), (4.0, b"begun\nHello\nusageseen\nfinished\n")]
+
+
+def test_no_search_first_changes_the_header_alone() -> None:
+    wire = delivered([SearchedFirst(False, "no_need")], 3.0, [*HELLO, *END]).wire
+    assert wire.headers[SEARCH_HEADER] == "off; reason=no_need"
+    assert wire.times[0] == 3.0
+
+
+def test_no_search_first_and_then_a_failure_keeps_its_status() -> None:
+    wire = delivered([SearchedFirst(False, "no_need")], [BUSY]).wire
+    assert (wire.status, wire.headers[SEARCH_HEADER]) == (429, "off; reason=no_need")
+
+
+@pytest.mark.parametrize(
+    ("event", "header"),
+    [
+        (SearchedFirst(True), f"{DECIDED}; searched=first"),
+        (SearchedFirst(False, "no_need"), "off; reason=no_need"),
+    ],
+)
+@pytest.mark.parametrize("end", [END, [BUSY]], ids=["answered", "failed"])
+def test_a_whole_answer_says_it_too(event: SearchedFirst, header: str, end: list[Event]) -> None:
+    wire = delivered([event], HELLO, end, stream=False).wire
+    assert wire.headers[SEARCH_HEADER] == header
+    assert PING not in wire.bodies
+
+
+# The client leaves, and the server goes down
+
+
+@BOTH_WAYS
+def test_an_answer_that_is_broken_off_says_no_more(stream: bool) -> None:
+    answer = cancelled(HELLO, 60.0, END, after=5.0, stream=stream)
+    assert answer.wire.bodies == ([b"begun\nHello\n"] if stream else [])
+
+
+def test_a_server_that_goes_down_says_so_in_its_streams() -> None:
+    answer = cancelled(HELLO, 60.0, END, after=5.0, stopping=True)
+    assert answer.wire.frames == [(0.0, b"begun\nHello\n"), (5.0, b"error shutting_down\n")]
+    assert answer.observer.outcome == "shutting_down"
+
+
+@BOTH_WAYS
+def test_a_server_that_goes_down_before_anything_was_sent_leaves_it_to_the_edge(stream: bool) -> None:
+    answer = cancelled(14.0, HELLO, END, after=5.0, stopping=True, stream=stream)
+    assert answer.wire.sent == []
+
+
+def watched(work: Callable[[Wire], Coroutine[Any, Any, object]], leaves: float | None = None) -> tuple[Wire, Observer]:
+    """Work that is done while the client is there."""
+
+    async def run() -> tuple[Wire, Observer]:
+        wire, observer = Wire(), Observer()
+        if leaves is not None:
+            asyncio.get_running_loop().call_later(leaves, wire.leave.set)
+        await while_connected(wire.receive, work(wire), observer)
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0, "our own cancellation is taken back"
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {task}, "no watcher is left behind"
+        return wire, observer
+
+    return in_leaping_time(run())
+
+
+@BOTH_WAYS
+def test_a_client_that_leaves_ends_its_answer(stream: bool) -> None:
+    answers: list[Answer] = []
+
+    async def work(_: Wire) -> None:
+        answers.append(Answer(HELLO, 60.0, END, stream=stream))
+        await answers[0].deliver()
+
+    _, observer = watched(work, leaves=5.0)
+    assert answers[0].closed
+    assert b"finished" not in b"".join(answers[0].wire.bodies)
+    assert observer.outcome == "client_left"
+
+
+def test_a_client_that_stays_gets_all_of_it() -> None:
+    wire, observer = watched(lambda wire: send_json(wire.send, 200, b"{}"))
+    assert wire.body == b"{}"
+    assert observer.outcome == ""
+
+
+def test_a_cancellation_from_outside_passes_through() -> None:
+    async def run() -> None:
+        wire, observer = Wire(), Observer()
+        task = asyncio.create_task(while_connected(wire.receive, asyncio.sleep(60), observer))
+        asyncio.get_running_loop().call_later(5, task.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert observer.outcome == ""
+
+    in_leaping_time(run())

@@ -265,6 +265,7 @@ def test_a_cut_call_is_never_lost(shape: str) -> None:
         outcome = run([text[:cut]])
         made = [item for item in outcome if not isinstance(item, str)]
         said = "".join(item for item in outcome if isinstance(item, str))
+        assert len(made) <= len(calls)
         for (name, arguments), (whole_name, whole) in zip(made, calls, strict=False):
             assert name == whole_name
             assert arguments.items() <= whole.items(), "the last parameters may be missing, but none is cut"
@@ -351,6 +352,10 @@ def test_a_failed_generation_is_read_whatever_its_shape(shape: str) -> None:
         (f'```\n{{"tool_calls": [{JSON}, {LLAMA}]}}\n``` and so on', [search()] * 2),  # groq-typescript#28
         (f"I will call web_search with this: {{broken, functions.web_search({ARGUMENTS})", [search()]),
         ('web_search({"query": "a"}) open_page({"url": "https://a.org/"})', [search("a"), opened()]),
+        (f"{JSON} and so on", [search()]),
+        (f'{{"tool_calls": [{NESTED}, {LLAMA}]}}</function>', [search()] * 2),
+        (f"{{broken {JSON}", [search()]),
+        (ARGUMENTS, []),
         ("I cannot do that. {}", []),
         ("", []),
     ],

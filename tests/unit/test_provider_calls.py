@@ -58,6 +58,8 @@ async def test_an_asked_provider_is_reported_with_its_outcome(outcome: Any, word
         await chain.search(QUERY, observe=calls.append)
     except errors.ProviderError:
         assert word != "ok"
+    else:
+        assert word == "ok"
     assert outcomes(calls) == [("mine", "search", word, False)]
 
 

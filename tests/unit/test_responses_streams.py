@@ -75,8 +75,11 @@ def check(sent: list[dict[str, Any]]) -> None:
             assert event["item"]["id"] == items[index]["id"]
             done[index] = event["item"]
     assert [item["id"] for item in final["output"]] == [item["id"] for item in items]
-    if sent[-1]["type"] != "response.failed":
+    assert sent[-1]["type"] == f"response.{final['status']}"
+    if final["status"] != "failed":
         assert [done[i] for i in range(len(items))] == final["output"]
+    left = {item["status"] for item in final["output"] if "status" in item} - {"completed", "failed"}
+    assert left <= ({"incomplete"} if final["status"] != "completed" else set()), "what is over is not under way"
     for item in messages(final):
         for part in item["content"]:
             for mark in part.get("annotations", ()):

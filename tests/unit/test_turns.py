@@ -129,6 +129,92 @@ def test_without_the_calls_of_some_tools() -> None:
     assert without_calls(WHOLE, {"weather"})[3]["tool_calls"] == [call("s1", "web_search"), call("s2", "open_page")]
 
 
+@pytest.mark.parametrize("content", ["", None, [], ...], ids=repr)
+def test_without_calls_a_message_that_says_nothing_is_gone(content: Any) -> None:
+    """`...`: the message has no such field at all."""
+
+    def calling(*calls: dict[str, Any]) -> dict[str, Any]:
+        message = {"role": "assistant", "content": content, "tool_calls": list(calls)}
+        return message if content is not ... else {k: v for k, v in message.items() if k != "content"}
+
+    search, weather = call("s1", "web_search"), call("c1")
+    found, rain = tool("s1", "found"), tool("c1", "rain")
+    ours = {"web_search", "open_page"}
+    assert without_calls([USER, calling(search), found], ours) == [USER]
+    both = [USER, calling(search, weather), found, rain]
+    assert without_calls(both, ours) == [USER, calling(weather), rain]
+    theirs = [USER, calling(weather), rain]
+    assert without_calls(theirs, ours) == theirs
+    silent = [USER, {k: v for k, v in calling().items() if k != "tool_calls"}, USER]
+    assert without_calls(silent, ours) == silent, "it never held a call of ours"
+
+
+@pytest.mark.parametrize("content", ["Let me look.", [{"type": "text", "text": "Let me look."}]], ids=["text", "parts"])
+def test_without_calls_a_message_that_says_something_stays(content: Any) -> None:
+    said = {"role": "assistant", "content": content}
+    searching = {**said, "tool_calls": [call("s1", "web_search")]}
+    assert without_calls([USER, searching, tool("s1", "found")], {"web_search"}) == [USER, said]
+
+
+# Calls that a client adds
+
+
+def adding(*calls: dict[str, Any]) -> dict[str, Any]:
+    return {**SEEN, "tool_calls": list(calls)}
+
+
+def made_by(back: list[dict[str, Any]]) -> list[str]:
+    """The calls of the mixed turn, and that each is answered in its place."""
+    assert_valid(back)
+    (turn,) = [message for message in back if len(message.get("tool_calls") or ()) > 1]
+    return [made["id"] for made in turn["tool_calls"]]
+
+
+ADDED, ANOTHER = call("mine", "clock"), call("more", "clock")
+TOLD = [tool("mine", "noon"), tool("more", "one")]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("id_", ["mine", marked("mine", KEY)], ids=["its own id", "with our key"])
+def test_a_call_that_the_client_adds_is_kept_and_answered_once(place: int, id_: str) -> None:
+    calls = [*SEEN["tool_calls"]]
+    calls.insert(place, {**ADDED, "id": id_})
+    results = [*RESULTS]
+    results.insert(place, tool(id_, "noon"))
+    back = restored([USER, adding(*calls), *results], {KEY: TURN}).messages
+    assert made_by(back) == ["s1", "c1", "s2", "c2", "mine"], "behind the model's own, which stay in their order"
+    assert back[3]["tool_calls"][-1] == ADDED
+    assert back[4:] == [*WHOLE[4:], tool("mine", "noon")]
+
+
+def test_calls_that_the_client_adds_stay_in_their_order() -> None:
+    first, second = SEEN["tool_calls"]
+    history = [USER, adding(ANOTHER, first, ADDED, second), *TOLD, *RESULTS, USER]
+    back = restored(history, {KEY: TURN}).messages
+    assert made_by(back) == ["s1", "c1", "s2", "c2", "more", "mine"]
+    assert back[4:] == [*WHOLE[4:], tool("more", "one"), tool("mine", "noon"), USER]
+
+
+def test_a_call_that_the_client_adds_needs_its_result() -> None:
+    back = restored([USER, adding(*SEEN["tool_calls"], ADDED), *RESULTS], {KEY: TURN}).messages
+    assert back == WHOLE
+
+
+def test_calls_that_the_client_adds_to_a_turn_that_is_forgotten() -> None:
+    first, second = SEEN["tool_calls"]
+    history = [USER, adding(first, ADDED, second), *RESULTS, TOLD[0]]
+    back = restored(history, {}).messages
+    assert made_by(back) == ["c1", "mine", "c2"]
+    assert back[2:] == [tool("c1", "rain"), tool("mine", "noon"), tool("c2", "sun")]
+
+
+@pytest.mark.parametrize("taken", ["s1", "c1"])
+def test_an_id_that_is_taken_already_is_answered_once_all_the_same(taken: str) -> None:
+    history = [USER, adding(*SEEN["tool_calls"], call(taken, "clock")), *RESULTS, tool(taken, "noon")]
+    back = restored(history, {KEY: TURN}).messages
+    assert made_by(back) == ["s1", "c1", "s2", "c2"]
+
+
 @pytest.mark.parametrize("text", [5, ["x"], None, {"a": 1}])
 def test_odd_parts_of_a_text_do_no_harm(text: Any) -> None:
     seen = {**SEEN, "content": [{"type": "text", "text": text}]}
@@ -216,8 +302,11 @@ def histories(draw: st.DrawFn) -> tuple[list[dict[str, Any]], dict[str, Turn]]:
         whole = {"role": "assistant", "content": "Then.", "tool_calls": [call(id_) for id_ in calls]}
         if rng.random() < 0.8:
             turns[key] = Turn(before, whole, dict.fromkeys(ours, "found"), "Then.")
-        history += [USER, {**SEEN, "content": "Then.", "tool_calls": [call(marked(id_, key)) for id_ in ids]}]
-        results = [tool(marked(id_, key), "done") for id_ in ids]
+        given = [marked(id_, key) for id_ in ids]
+        if rng.random() < 0.3:  # one that the client made up
+            given.insert(rng.randint(0, len(given)), marked(rng.choice(["mine", "s0"]), key))
+        history += [USER, {**SEEN, "content": "Then.", "tool_calls": [call(id_) for id_ in given]}]
+        results = [tool(id_, "done") for id_ in given]
         rng.shuffle(results)
         history += [result for result in results if rng.random() < 0.85]
         if rng.random() < 0.5:

@@ -161,72 +161,102 @@ def test_ci_stops_at_the_first_failure_and_runs_what_people_run() -> None:
     script = ROOT / ".ci/run"
     lines = script.read_text().splitlines()
     assert os.access(script, os.X_OK)
-    assert "set -euo pipefail" in lines
-    assert lines[-2:] == ["make check", "make test"]
+    (stops,) = [at for at, line in enumerate(lines) if re.match(r"set -\w*e\w*o pipefail$", line)]
+    assert [line for line in lines[stops:] if line.startswith("make ")] == ["make check", "make test"]
     subprocess.run(["bash", "-n", str(script)], check=True, timeout=60)
 
 
 # The image
 
 
-def instructions() -> list[tuple[str, str]]:
+def stages() -> list[list[tuple[str, str]]]:
+    """The instructions of each stage, from its FROM on."""
     text = re.sub(r"^\s*#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.M).replace("\\\n", " ")
-    return [(line.split(None, 1)[0], line.split(None, 1)[1]) for line in text.splitlines() if line.strip()]
+    found: list[list[tuple[str, str]]] = []
+    for line in filter(str.strip, text.splitlines()):
+        name, _, rest = line.strip().partition(" ")
+        if name.upper() == "FROM":
+            found.append([])
+        found[-1].append((name.upper(), rest.strip()))
+    return found
 
 
-def last(instruction: str) -> str:
-    return [text for name, text in instructions() if name == instruction][-1]
+def instructions(name: str) -> list[str]:
+    return [text for stage in stages() for found, text in stage if found == name]
 
 
-def test_the_image_is_built_in_stages_on_a_pinned_slim_base() -> None:
-    bases = [text for name, text in instructions() if name == "FROM"]
-    assert len(bases) == 2
-    assert all(re.match(r"python:\d+\.\d+\.\d+-slim-\w+( AS build)?$", base) for base in bases)
-    assert last("COPY") == "--from=build /opt/groundwire /opt/groundwire"
+def shipped(name: str) -> str:
+    """The instruction that counts in the image as people run it: the last one of the last stage."""
+    return [text for found, text in stages()[-1] if found == name][-1]
+
+
+def command() -> list[str]:
+    """What the image runs. Both are lists, so that no shell stands between a signal and the process."""
+    return [*json.loads(shipped("ENTRYPOINT")), *json.loads(shipped("CMD"))]
+
+
+def option(name: str) -> str:
+    return command()[command().index(name) + 1]
+
+
+def health_check() -> list[str]:
+    found: list[str] = json.loads(shipped("HEALTHCHECK").partition("CMD")[2])
+    return found
+
+
+def test_the_image_is_built_in_stages_and_every_base_is_pinned_and_small() -> None:
+    built = re.findall(r" AS (\w+)", " ".join(instructions("FROM")), re.I)
+    bases = [text.split()[0] for text in instructions("FROM")]
+    assert built, "what builds is left behind"
+    assert [base for base in bases if base not in built and not re.search(r":\d+\.\d+\.\d+.*-slim", base)] == []
+    copied = [text for name, text in stages()[-1] if name in ("COPY", "ADD")]
+    assert copied
+    assert [text for text in copied if not re.search(rf"--from=(?:{'|'.join(built)})\b", text)] == [], "no sources"
 
 
 def test_the_image_holds_only_what_the_ignore_file_lets_in() -> None:
     rules = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
-    let_in = {rule[1:] for rule in rules if rule.startswith("!")}
-    copied = {
-        part for name, text in instructions() if name == "COPY" and "--from" not in text for part in text.split()[:-1]
-    }
+    let_in = {rule[1:].rstrip("/") for rule in rules if rule.startswith("!")}
+    sources = [text.split()[:-1] for text in instructions("COPY") + instructions("ADD") if "--from" not in text]
+    copied = {part.rstrip("/") for parts in sources for part in parts if not part.startswith("--")}
     assert rules[0] == "*"
     assert copied == let_in
+    assert {"proxy", "tools", "providers"} <= copied
 
 
 def test_the_image_installs_exact_versions_without_building() -> None:
-    install = last("RUN")
-    assert "--constraint constraints.txt" in install
-    assert "--only-binary :all:" in install
+    (install,) = [
+        text for text in re.split("&&|;", " ".join(instructions("RUN"))) if re.search(r"pip.* install ", text)
+    ]
+    assert re.search(r"(?:--constraint|-c)[ =]constraints\.txt\b", install)
+    assert re.search(r"--only-binary[ =]:all:", install)
 
 
 def test_the_image_takes_every_key_that_the_environment_may_bring() -> None:
-    assert '"groundwire[litellm,tavily] @ file://$(echo /dist/*.whl)"' in last("RUN")
-    assert set(PROJECT["project"]["optional-dependencies"]) == {"dev", "litellm", "tavily"}
+    (extras,) = re.findall(r"groundwire\[([\w,-]+)\]", " ".join(instructions("RUN")))
+    assert set(extras.split(",")) == PROJECT["project"]["optional-dependencies"].keys() - {"dev"}
 
 
 def test_the_image_runs_as_nobody_in_particular() -> None:
-    user = last("USER").split(":")
-    assert all(part.isdigit() and int(part) >= 1000 for part in user)
+    user, _, group = shipped("USER").partition(":")
+    assert int(user) > 0, "a number, so that an orchestrator sees that it is not root"
+    assert int(group or user) > 0
 
 
-def test_the_image_starts_the_console_script_without_a_shell() -> None:
-    assert json.loads(last("ENTRYPOINT")) == ["groundwire"]
-    assert json.loads(last("CMD"))[:3] == ["serve", "--host", "0.0.0.0"]
+def test_the_image_starts_the_console_script_and_binds_all_addresses() -> None:
+    assert command()[:2] == ["groundwire", "serve"]
+    assert option("--host") in ("0.0.0.0", "::")
 
 
 def test_the_image_asks_after_its_own_health_with_what_is_in_it() -> None:
-    command = json.loads(last("HEALTHCHECK").split("CMD", 1)[1])
-    assert command[:3] == ["python", "-I", "-c"]
-    port = json.loads(last("CMD"))[-1]
-    assert f"127.0.0.1:{port}/healthz" in command[3]
-    compile(command[3], "healthcheck", "exec")
+    assert health_check()[0] in ("python", "groundwire"), "a slim image has neither curl nor wget"
+    assert f":{option('--port')}/healthz" in " ".join(health_check()), "where it listens, whatever a config says"
 
 
 def test_the_image_carries_no_secret_and_makes_its_own_key() -> None:
-    assert "GROUNDWIRE_GENERATE_KEY=1" in last("ENV").split()
-    names = {word.split("=")[0] for name, text in instructions() if name in ("ENV", "ARG") for word in text.split()}
+    settings = dict(word.partition("=")[::2] for text in instructions("ENV") for word in text.split())
+    assert settings["GROUNDWIRE_GENERATE_KEY"] == "1"
+    names = settings.keys() | {text.partition("=")[0] for text in instructions("ARG")}
     assert {name for name in names if re.search("KEY|TOKEN|SECRET|PASSWORD", name)} == {"GROUNDWIRE_GENERATE_KEY"}
 
 
@@ -234,7 +264,8 @@ def test_compose_locks_the_container_down() -> None:
     services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
     ours = services["groundwire"]
     assert ours["read_only"] is True
-    assert ours["tmpfs"] == ["/tmp"]
+    assert "/tmp" in ours["tmpfs"]
+    assert ours["ports"]
     assert all(published.startswith("127.0.0.1:") for published in ours["ports"])
     for service in services.values():
         assert service["cap_drop"] == ["ALL"]
