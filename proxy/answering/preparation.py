@@ -15,6 +15,7 @@ from ..context import RequestContext
 from ..store.store import Store
 from ..upstreams.directory import UpstreamDirectory
 from ..upstreams.fallback import FallbackPlan
+from ..values.language import accepted_language
 from ..values.request import SEARCH_HEADER, ChatRequest
 from ..watching.steps import Decided
 from . import turns
@@ -51,7 +52,9 @@ class Preparation:
         first = plan.current
         passed = first.headers.get("authorization", "").removeprefix("Bearer ")
         secrets = tuple(filter(None, (*context.caller.secrets, passed)))
-        request = replace(request, secrets=secrets, caller=context.caller.owner)
+        language = accepted_language(context.headers.get("accept-language", ""))
+        search = replace(request.search, language=language)
+        request = replace(request, search=search, secrets=secrets, caller=context.caller.owner)
         mode = first.settings.mode or self._mode
         wish = context.headers.get(SEARCH_HEADER, "").strip().lower()
         decision = decide(request, mode, wish, bool(self.specs(request)))
