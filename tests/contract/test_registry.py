@@ -15,6 +15,7 @@ from providers.base import SearchQuery
 from providers.chain import SearchChain
 from providers.registry import NamedProvider, ProviderConfigError, ProviderEntry
 
+ROLES = ("search", "read")
 ROOT = Path(__file__).parents[2]
 SECRET = "sk-very-secret-0123456789"
 
@@ -81,10 +82,21 @@ def error_of(**entry: Any) -> str:
 
 
 @pytest.mark.parametrize("kind", sorted(registry.SERVICES))
-def test_every_service_of_the_table_loads_and_does_something(kind: str) -> None:
-    service = registry.load(kind)
-    assert callable(getattr(service, "search", None)) or callable(getattr(service, "read", None))
+def test_every_row_of_the_table_is_true(kind: str) -> None:
+    row, service = registry.SERVICES[kind], registry.load(kind)
+    assert row.roles == tuple(role for role in ROLES if callable(getattr(service, role, None))) != ()
     assert issubclass(service.Settings, BaseModel)
+    settings = service.Settings.model_fields
+    assert not row.variable or row.sets in settings
+    assert not row.keyless or not settings[row.sets].is_required()
+    for advice in row.advice.values():
+        assert "'web'" in advice.format(name="'web'")
+
+
+def test_variables_bring_their_services_in_this_order() -> None:
+    kinds = [kind for kind, row in registry.SERVICES.items() if row.variable]
+    assert kinds == ["tavily", "exa", "brave", "searxng", "perplexity", "serper", "jina", "firecrawl"]
+    assert [kind for kind in kinds if registry.SERVICES[kind].sets == "base_url"] == ["searxng"]
 
 
 def test_importing_the_registry_imports_no_service() -> None:

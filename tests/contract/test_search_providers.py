@@ -26,7 +26,7 @@ from tests.fakes.search_engine import HITS, QUERIES, FakeEngine
 from tests.fakes.search_hosted import HOSTED, ROWS
 from tests.fakes.service import KEY, Reply, provider_of, search
 
-SEARCH_SERVICES = sorted(kind for kind in registry.SERVICES if callable(getattr(registry.load(kind), "search", None)))
+SEARCH_SERVICES = sorted(kind for kind, row in registry.SERVICES.items() if "search" in row.roles)
 FAULTS = [(kind, name) for kind, fake in HTTP_FAKES.items() for name in fake.faults]
 FILTERS = [(kind, name) for kind, fake in HTTP_FAKES.items() for name in fake.filters]
 NEEDED_FAULTS = {
