@@ -159,6 +159,23 @@ def types() -> list[str]:
     return [*sorted(SERVICES), *_plugins()]
 
 
+def roles_of(kind: str) -> tuple[Role, ...]:
+    """What a provider of that type can do, told without making one; of a plugin its class says it. A type that does not
+    exist or cannot be loaded is not held back for it: `build` says what is wrong."""
+    if kind in SERVICES:
+        return SERVICES[kind].roles
+    try:
+        plugin = load(kind)
+    except Exception:  # a boundary: a plugin's import may raise anything
+        return BOTH
+    return tuple(role for role in BOTH if callable(getattr(plugin, role, None)))
+
+
+def able_to(role: Role, entries: Iterable[ProviderEntry]) -> list[str]:
+    """The names of those that can do it."""
+    return [entry.name for entry in entries if role in roles_of(entry.type)]
+
+
 def _plugins() -> dict[str, EntryPoint]:
     return {plugin.name: plugin for plugin in entry_points(group=PLUGINS)}
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from providers.registry import types
+from providers.base import Role
+from providers.registry import able_to, types
 
 from .file import KeyPath
 
@@ -80,13 +81,14 @@ def _equal_names(config: Config) -> Problems:
                 yield (section, index, "name"), "must not be the name of another entry"
 
 
-def _unknown_providers(config: Config) -> Problems:
-    names = [entry.name for entry in config.providers]
-    for tool, chosen in (("search", config.tools.search), ("read", config.tools.read)):
-        for index, name in enumerate(chosen):
-            if name not in names:
-                known = ", ".join(names) or "none is configured"
-                yield ("tools", tool, index), f"must be the name of a provider ({known})"
+def _unable_providers(config: Config) -> Problems:
+    chosen: dict[Role, list[str]] = {"search": config.tools.search, "read": config.tools.read}
+    for role, names in chosen.items():
+        able = able_to(role, config.providers)
+        for index, name in enumerate(names):
+            if name not in able:
+                valid = ", ".join(able) or "none is configured"
+                yield ("tools", role, index), f"must be the name of a provider that can {role} ({valid})"
 
 
 _CHECKS: tuple[Callable[[Config], Problems], ...] = (
@@ -96,7 +98,7 @@ _CHECKS: tuple[Callable[[Config], Problems], ...] = (
     _wrong_aliases,
     _unknown_types,
     _equal_names,
-    _unknown_providers,
+    _unable_providers,
 )
 
 

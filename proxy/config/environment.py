@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from providers.registry import DEFAULT_READER, DEFAULT_SEARCH, SERVICES, ProviderEntry, types
+from providers.registry import DEFAULT_READER, DEFAULT_SEARCH, SERVICES, ProviderEntry, able_to, roles_of, types
 
 from .file import ConfigError
 
@@ -48,20 +48,28 @@ def with_first_search(config: Config, environ: Environment) -> Config:
     if not named:
         named = [_provider_on_demand(wanted, providers, environ)]
         providers = [*providers, *named]
-    search = list(dict.fromkeys([named[0].name, *config.tools.search]))
+    able = able_to("search", named)
+    if not able:
+        raise _refusal(f"{wanted!r} cannot search", config.providers)
+    search = list(dict.fromkeys([able[0], *config.tools.search]))
     tools = config.tools.model_copy(update={"search": search})
     return config.model_copy(update={"providers": providers, "tools": tools})
 
 
 def _provider_on_demand(kind: str, configured: list[ProviderEntry], environ: Environment) -> ProviderEntry:
     if kind not in types():
-        valid = ", ".join(dict.fromkeys([*(entry.name for entry in configured), *types()]))
-        raise ConfigError(FIRST_SEARCH, [f"there is no provider {kind!r}; valid here: {valid}"])
+        raise _refusal(f"there is no provider {kind!r}", configured)
     service = SERVICES.get(kind)
     if service and service.variable and not service.keyless and not environ.get(service.variable):
         text = f"{kind} needs {service.variable}, or an entry of its own under providers"
         raise ConfigError(FIRST_SEARCH, [text])
     return ProviderEntry.model_validate(_provider(kind, environ))
+
+
+def _refusal(sentence: str, configured: list[ProviderEntry]) -> ConfigError:
+    searching = [kind for kind in types() if "search" in roles_of(kind)]
+    valid = ", ".join(dict.fromkeys([*able_to("search", configured), *searching]))
+    return ConfigError(FIRST_SEARCH, [f"{sentence}; valid here: {valid}"])
 
 
 def _provider(kind: str, environ: Environment) -> dict[str, str]:

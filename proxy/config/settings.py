@@ -25,7 +25,7 @@ from pydantic import (
     model_validator,
 )
 
-from providers.registry import ProviderEntry
+from providers.registry import BOTH, ProviderEntry, able_to
 from providers.settings import CacheSettings, CooldownSettings, Count, Seconds, no_switch, off
 
 from ..store.store import Address
@@ -166,34 +166,46 @@ def from_environment(environ: Mapping[str, str]) -> Config:
 
 def _finish(document: Document, environ: Mapping[str, str], host: str | None = None, port: int | None = None) -> Config:
     """Fills what the document leaves out, validates it, adds what comes from elsewhere, and checks it as a whole."""
+    _fill(document, environ)
+    try:
+        given = Config.model_validate(document.values)
+    except ValidationError as error:
+        raise ConfigError(document.origin, document.problems(error, Config)) from None
+    if host is not None:
+        document.written["server", "host"] = host
+        document.places["server", "host"] = "--host"
+    complete = given.model_copy(
+        update={"server": _server(given.server, environ, host, port), "tools": _tools(given.tools, given.providers)}
+    )
+    config = environment.with_first_search(complete, environ)
+    # The lists as they were written: what the environment put first would move the others from their lines.
+    checked = config.model_copy(update={"tools": complete.tools})
+    if problems := [document.problem(path, text + document.given(path)) for path, text in contradictions(checked)]:
+        raise ConfigError(document.origin, problems)
+    return config
+
+
+def _fill(document: Document, environ: Mapping[str, str]) -> None:
     if "upstreams" not in document.values:
         document.values["upstreams"] = [environment.upstream(environ)]
         document.places["upstreams", 0] = "OPENAI_BASE_URL"
     if "providers" not in document.values:
         document.values["providers"] = environment.providers(environ)
-    try:
-        given = Config.model_validate(document.values)
-    except ValidationError as error:
-        raise ConfigError(document.origin, document.problems(error, Config)) from None
 
-    overrides: dict[str, object] = {"keys": [*given.server.keys, *_environment_keys(environ)]}
-    if host is not None:
-        overrides["host"] = document.written["server", "host"] = host
-        document.places["server", "host"] = "--host"
-    if port is not None:
-        overrides["port"] = port
-    names = [entry.name for entry in given.providers]
-    defaults = {tool: names for tool in ("search", "read") if tool not in given.tools.model_fields_set}
-    config = given.model_copy(
-        update={
-            "server": given.server.model_copy(update=overrides),
-            "tools": given.tools.model_copy(update=defaults),
-        }
-    )
-    config = environment.with_first_search(config, environ)
-    if problems := [document.problem(path, text + document.given(path)) for path, text in contradictions(config)]:
-        raise ConfigError(document.origin, problems)
-    return config
+
+def _server(given: ServerConfig, environ: Mapping[str, str], host: str | None, port: int | None) -> ServerConfig:
+    """With the keys of the environment; the command line wins."""
+    said = {"host": host, "port": port}
+    overrides = {name: value for name, value in said.items() if value is not None}
+    return given.model_copy(update={**overrides, "keys": [*given.keys, *_environment_keys(environ)]})
+
+
+def _tools(given: ToolsConfig, providers: list[ProviderEntry]) -> ToolsConfig:
+    """A list that is left out names all providers that can do it."""
+    left_out: dict[str, list[str]] = {
+        role: able_to(role, providers) for role in BOTH if role not in given.model_fields_set
+    }
+    return given.model_copy(update=left_out)
 
 
 def _environment_keys(environ: Mapping[str, str]) -> list[ClientKey]:
