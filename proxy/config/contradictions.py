@@ -33,6 +33,15 @@ def _open_door(config: Config) -> Problems:
         yield ("server", "host"), "must be 127.0.0.1 while there are no client keys; set server.keys or GROUNDWIRE_KEYS"
 
 
+def _equal_key_names(config: Config) -> Problems:
+    """Written names alone are to blame: a key without one is called by its place, whatever others are called."""
+    keys, names = config.server.keys, config.server.key_names
+    by_place = {name for key, name in zip(keys, names, strict=True) if not key.name}
+    for index, key in enumerate(keys):
+        if key.name and (key.name in names[:index] or key.name in by_place):
+            yield ("server", "keys", index, "name"), "must not be the name of another key"
+
+
 def _own_listener(config: Config) -> Problems:
     for index, upstream in enumerate(config.upstreams):
         if upstream.base_url and _is_own_listener(upstream.base_url, config.server):
@@ -93,6 +102,7 @@ def _unable_providers(config: Config) -> Problems:
 
 _CHECKS: tuple[Callable[[Config], Problems], ...] = (
     _open_door,
+    _equal_key_names,
     _own_listener,
     _wrong_fallbacks,
     _wrong_aliases,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -95,6 +95,11 @@ class ClientKey(_Section):
         return key
 
 
+def key_names(keys: Sequence[ClientKey]) -> list[str]:
+    """What the log calls the owner of each."""
+    return [key.name or f"key{number}" for number, key in enumerate(keys, 1)]
+
+
 class ServerConfig(_Section):
     host: Annotated[str, AfterValidator(_host)] = "127.0.0.1"
     port: Annotated[int, BeforeValidator(no_switch), Field(ge=0, le=65_535)] = 8080
@@ -104,6 +109,10 @@ class ServerConfig(_Section):
     request_timeout: Seconds = 600
     body_timeout: Seconds = 10
     drain_timeout: Seconds = 30
+
+    @property
+    def key_names(self) -> list[str]:
+        return key_names(self.keys)
 
 
 class ToolsConfig(_Section):

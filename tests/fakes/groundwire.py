@@ -84,6 +84,13 @@ class Groundwire:
         self.process.stdout.close()
         self._folder.cleanup()
 
+    def ended_log(self) -> str:
+        """What it wrote, all of it: it is told to stop, and has."""
+        assert self.process is not None
+        self.process.terminate()
+        self.process.wait(20)
+        return self.log.read_text(encoding="utf-8")
+
     @property
     def root(self) -> str:
         return self.url.removesuffix("/v1")

@@ -252,6 +252,18 @@ class TestServer:
         ]
         assert "one" not in repr(server)
 
+    def test_two_keys_of_one_name(self, file: Path) -> None:
+        keys = "    - {key: a, name: bob}\n    - {key: b, name: alice}\n    - {key: c, name: bob}\n"
+        problems = refusal(file, f"server:\n  keys:\n{keys}")
+        assert problems.endswith("\n  line 5, server.keys[2].name: must not be the name of another key")
+
+    def test_a_name_that_another_key_has_by_its_place(self, file: Path) -> None:
+        problems = refusal(file, "server: {keys: [{key: one, name: key2}, two]}")
+        assert "line 1, server.keys[0].name: must not be the name of another key" in problems
+        problems = refusal(file, "server: {keys: [{key: one, name: key2}]}", {"GROUNDWIRE_KEYS": "two"})
+        assert "server.keys[0].name: must not be the name of another key" in problems
+        assert len(config(file, "server: {keys: [{key: one, name: key1}, two, {key: 3, name: key3}]}").server.keys) == 3
+
     @pytest.mark.parametrize("key", ["''", "two words", "naïve", "true", "[a]"])
     def test_a_key_that_cannot_be_sent_is_refused_unseen(self, file: Path, key: str) -> None:
         problems = refusal(file, f"server:\n  keys:\n    - fine\n    - {key}\n")
