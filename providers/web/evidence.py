@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -170,9 +170,13 @@ def _weigh_spans(scores: list[float], blocks: Sequence[Block], spans: Sequence[S
     prose = [block.words * (1 - block.linked) * (1.0 if block.words > 8 else 0.2) for block in blocks]
     for kind, (share, inside, outside) in _SPANS.items():
         least = share * sum(prose)
-        large = [span for span in spans if span.kind == kind and sum(prose[span.first : span.last]) > least]
-        within = {place for span in large for place in range(span.first, span.last)}
-        if not within:
-            continue
-        for place in range(len(scores)):
-            scores[place] += inside if place in within else outside
+        within = _places([span for span in spans if span.kind == kind], prose, least)
+        if within:
+            for place in range(len(scores)):
+                scores[place] += inside if place in within else outside
+
+
+def _places(spans: Iterable[Span], prose: Sequence[float], least: float) -> set[int]:
+    """Those of the blocks that a span with more than so much prose holds."""
+    large = [span for span in spans if sum(prose[span.first : span.last]) > least]
+    return {place for span in large for place in range(span.first, span.last)}
