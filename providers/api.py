@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
@@ -203,25 +203,44 @@ class ServiceApi:
         return self.decode(response, bytes(body))
 
     def _usual_error(self, response: httpx.Response) -> ProviderError:
-        status = response.status_code
-        who = self._service
-        wait = _wait(response.headers)
-        if response.is_success:
-            return Unavailable(f"{who} sent an answer that is not the expected JSON")
-        if status in (401, 403):
-            return AuthFailed(f"{who} refused the key (status {status})")
-        if status == 402:
-            wait = _wait(response.headers, plan=True)
-            return QuotaExceeded(f"the plan at {who} is used up (status 402)", retry_after=wait)
-        if status in (408, 504):
-            return TimedOut(f"{who} ran out of time itself (status {status})", retry_after=wait)
-        if status == 429:
-            return RateLimited(f"{who} is rate-limiting us (status 429)", retry_after=wait)
-        if status in (400, 422):
-            return BadRequest(f"{who} refused the request as invalid (status {status})")
-        if status < 500:
-            return Unavailable(f"{who} answered with status {status}; check its base_url")
-        return Unavailable(f"{who} is having trouble (status {status})", retry_after=wait)
+        meaning = _meaning(response.status_code)
+        wait = _wait(response.headers, plan=meaning.error is QuotaExceeded) if meaning.passes else None
+        text = meaning.sentence.format(who=self._service, status=response.status_code)
+        return meaning.error(text, retry_after=wait)
+
+
+class _Meaning(NamedTuple):
+    """What a status says about a service. `passes`: it may be over after a while, and the answer may say when."""
+
+    error: type[ProviderError]
+    sentence: str
+    passes: bool
+
+
+_INVALID = _Meaning(BadRequest, "{who} refused the request as invalid (status {status})", False)
+_REFUSED = _Meaning(AuthFailed, "{who} refused the key (status {status})", False)
+_LATE = _Meaning(TimedOut, "{who} ran out of time itself (status {status})", True)
+_MEANINGS = {
+    400: _INVALID,
+    401: _REFUSED,
+    402: _Meaning(QuotaExceeded, "the plan at {who} is used up (status {status})", True),
+    403: _REFUSED,
+    408: _LATE,
+    422: _INVALID,
+    429: _Meaning(RateLimited, "{who} is rate-limiting us (status {status})", True),
+    504: _LATE,
+}
+_NOT_JSON = _Meaning(Unavailable, "{who} sent an answer that is not the expected JSON", False)
+_ELSEWHERE = _Meaning(Unavailable, "{who} answered with status {status}; check its base_url", False)
+_TROUBLE = _Meaning(Unavailable, "{who} is having trouble (status {status})", True)
+
+
+def _meaning(status: int) -> _Meaning:
+    if status in _MEANINGS:
+        return _MEANINGS[status]
+    if 200 <= status < 300:
+        return _NOT_JSON
+    return _ELSEWHERE if status < 500 else _TROUBLE
 
 
 def bearer(key: SecretStr | None) -> dict[str, str]:

@@ -84,19 +84,27 @@ class ReadProvider(Protocol):
 
 T = TypeVar("T", SearchResult, Page)
 
+_REQUIRED = {"title": "", "url": "", "text": ""}  # what a plugin may leave out, though it has no default
+_READ: Mapping[str, Callable[[Any], object]] = {
+    "links": lambda links: tuple(str(link) for link in links or ()),
+    "public": bool,
+}
+
 
 def as_results(value: object) -> SearchResults:
     """What a provider returned, ours or a plugin's, as `SearchResults`. A hit without a URL is dropped."""
     if isinstance(value, SearchResults):
         return value
-    answer = ""
     if isinstance(value, Mapping):
-        answer = str(value.get("answer") or "")
-        value = value.get("results") or ()
-    if not isinstance(value, Iterable) or isinstance(value, str | bytes):
-        raise Unavailable(f"the provider returned {type(value).__name__}, not a list of results")
-    hits = [hit if isinstance(hit, SearchResult) else _from_mapping(SearchResult, hit) for hit in value]
-    return SearchResults(tuple(hit for hit in hits if hit.url), answer)
+        return SearchResults(_hits(value.get("results") or ()), str(value.get("answer") or ""))
+    return SearchResults(_hits(value))
+
+
+def _hits(rows: object) -> tuple[SearchResult, ...]:
+    if not isinstance(rows, Iterable) or isinstance(rows, str | bytes):
+        raise Unavailable(f"the provider returned {type(rows).__name__}, not a list of results")
+    hits = [row if isinstance(row, SearchResult) else _from_mapping(SearchResult, row) for row in rows]
+    return tuple(hit for hit in hits if hit.url)
 
 
 def as_page(value: object) -> Page:
@@ -106,15 +114,7 @@ def as_page(value: object) -> Page:
 def _from_mapping(kind: type[T], value: object) -> T:
     if not isinstance(value, Mapping):
         raise Unavailable(f"the provider returned {type(value).__name__}, not a {kind.__name__}")
-    known: dict[str, Any] = {}
-    for field in fields(kind):
-        given = value.get(field.name)
-        if field.name == "links":
-            known["links"] = tuple(str(link) for link in given or ())
-        elif field.name == "public":
-            known["public"] = given is None or bool(given)
-        elif given is not None:
-            known[field.name] = str(given)
-        elif field.name in ("title", "url", "text"):
-            known[field.name] = ""
-    return kind(**known)
+    given = {**_REQUIRED, **{key: found for key, found in value.items() if found is not None}}
+    names = [field.name for field in fields(kind) if field.name in given]
+    read: dict[str, Any] = {name: _READ.get(name, str)(given[name]) for name in names}
+    return kind(**read)

@@ -12,6 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from sys import getsizeof
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
@@ -45,29 +46,51 @@ class Cache:
         for scope in (SHARED, caller):
             if kept := self._kept.get((scope, question), time.monotonic()):
                 return cast(Value, kept.value), kept.age
-
-        def own(value: SearchResults | Page) -> bool:
-            return private or (isinstance(value, Page) and not value.public)
-
-        def owner_of(value: SearchResults | Page) -> str:
-            return caller if own(value) else SHARED
-
-        async def call() -> _Given[Value]:
-            ttl, age = self._ttl[question.role], None
-            if self._shared_flight and ttl:
-                owners = (caller,) if private else tuple(dict.fromkeys((SHARED, caller)))
-                value, age = await self._shared_flight.answer(repr(question), owners, ask, owner_of, ttl)
-            else:
-                value = await ask()
-            if ttl:
-                key = owner_of(value), question
-                self._kept.put(key, value, weight(value), time.monotonic() - (age or 0.0), ttl)
-            return _Given(value, caller, own(value), age)
-
-        given = await self._single_flight.join((caller if private else SHARED, question), call)
+        inquiry = _Inquiry(question, caller, private, ask)
+        call = partial(self._call, inquiry)
+        given = await self._single_flight.join((inquiry.expected_owner, question), call)
         if given.own and given.caller != caller:  # known only now: this page is not for everybody
             given = await self._single_flight.join((caller, question), call)
         return given.value, given.age
+
+    async def _call(self, inquiry: _Inquiry[Value]) -> _Given[Value]:
+        """Asks, among all processes where there are several, and keeps the answer for its owner."""
+        question, ttl, age = inquiry.question, self._ttl[inquiry.question.role], None
+        if self._shared_flight and ttl:
+            value, age = await self._shared_flight.answer(
+                repr(question), inquiry.owners, inquiry.ask, inquiry.owner_of, ttl
+            )
+        else:
+            value = await inquiry.ask()
+        if ttl:
+            key = inquiry.owner_of(value), question
+            self._kept.put(key, value, weight(value), time.monotonic() - (age or 0.0), ttl)
+        return _Given(value, inquiry.caller, inquiry.is_own(value), age)
+
+
+@dataclass(frozen=True, slots=True)
+class _Inquiry(Generic[Value]):
+    """A question in a caller's name, and who may have the answer: its caller alone, or everybody."""
+
+    question: Question
+    caller: str
+    private: bool  # whatever the provider gives
+    ask: Callable[[], Awaitable[Value]]
+
+    @property
+    def expected_owner(self) -> str:
+        return self.caller if self.private else SHARED
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Whose answers would do."""
+        return (self.caller,) if self.private else tuple(dict.fromkeys((SHARED, self.caller)))
+
+    def is_own(self, value: SearchResults | Page) -> bool:
+        return self.private or (isinstance(value, Page) and not value.public)
+
+    def owner_of(self, value: SearchResults | Page) -> str:
+        return self.caller if self.is_own(value) else SHARED
 
 
 @dataclass(frozen=True, slots=True)

@@ -294,18 +294,21 @@ def _select(found: SearchResults, query: SearchQuery, member: NamedProvider) -> 
     chosen: dict[str, SearchResult] = {}
     days = days_of(query, relative=True)
     for result in found.results:
-        host = host_of(result.url)
-        if not host or in_domains(host, query.blocked_domains) or not _may_name(member, result.url):
-            continue
-        if query.allowed_domains and not in_domains(host, query.allowed_domains):
-            continue
-        if _in_range(result.date, *days):
+        if _is_wanted(result.url, query) and _may_name(member, result.url) and _in_range(result.date, *days):
             chosen.setdefault(canonical(result.url), result)
     if not chosen and found.results:
         raise NoResults("nothing found that passes the filters")
     if not chosen and not found.answer:
         raise NoResults("nothing found")
     return replace(found, results=tuple(chosen.values())[: query.limit])
+
+
+def _is_wanted(url: str, query: SearchQuery) -> bool:
+    """By its domain, which it must have."""
+    host = host_of(url)
+    if not host or in_domains(host, query.blocked_domains):
+        return False
+    return not query.allowed_domains or in_domains(host, query.allowed_domains)
 
 
 def _may_name(member: NamedProvider, url: str) -> bool:

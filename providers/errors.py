@@ -8,6 +8,7 @@ ProviderError
 ├── RateLimited     too many calls; `retry_after` seconds if the service said so
 ├── TimedOut        no answer in time
 ├── Unavailable     5xx, connection trouble, an answer nobody can read
+│   └── ProgramFailed  a program that the provider works with, such as a browser, is missing or broken
 ├── PageBlocked     the page answered with a challenge, a consent wall, a refusal or an empty shell
 └── NoResults       nothing found; counts as failure, so that the next provider is asked
 """
@@ -72,6 +73,10 @@ class TimedOut(ProviderError):
 
 class Unavailable(ProviderError):
     outcome = "unavailable"
+
+
+class ProgramFailed(Unavailable):
+    pass
 
 
 class PageBlocked(ProviderError):

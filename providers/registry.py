@@ -13,32 +13,68 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError
 
+from .base import Role
+from .errors import NoResults, ProgramFailed, ProviderError
 from .limits import Limits
 from .settings import Count, PerSecond, Seconds
 
 if TYPE_CHECKING:
     from .web.http import Fetcher
 
-SERVICES: Mapping[str, str] = {
-    "brave": "providers.services.brave:Brave",
-    "chromium": "providers.services.chromium:Chromium",
-    "crawl4ai": "providers.services.crawl4ai:Crawl4AI",
-    "direct": "providers.services.direct:Direct",
-    "duckduckgo": "providers.services.duckduckgo:DuckDuckGo",
-    "exa": "providers.services.exa:Exa",
-    "firecrawl": "providers.services.firecrawl:Firecrawl",
-    "jina": "providers.services.jina:Jina",
-    "local": "providers.services.local:Local",
-    "perplexity": "providers.services.perplexity:Perplexity",
-    "searxng": "providers.services.searxng:Searxng",
-    "serper": "providers.services.serper:Serper",
-    "tavily": "providers.services.tavily:Tavily",
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What is known of a service without importing it. `advice` is what an operator can do about a failure of that
+    kind where this service has an answer of its own; `{name}` in it is the provider's name."""
+
+    place: str  # module:class
+    roles: tuple[Role, ...]
+    variable: str = ""  # where operators usually keep what it needs
+    sets: Literal["api_key", "base_url"] = "api_key"  # what of its entry the variable is for
+    keyless: bool = False  # does it do without that variable?
+    advice: Mapping[type[ProviderError], str] = field(default_factory=dict)
+
+
+SEARCH: tuple[Role, ...] = ("search",)
+READ: tuple[Role, ...] = ("read",)
+BOTH = SEARCH + READ
+
+# Where no provider is configured, the variables bring theirs in this order of fail-over.
+SERVICES: Mapping[str, Service] = {
+    "tavily": Service("providers.services.tavily:Tavily", BOTH, "TAVILY_API_KEY", keyless=True),
+    "exa": Service("providers.services.exa:Exa", BOTH, "EXA_API_KEY"),
+    "brave": Service("providers.services.brave:Brave", SEARCH, "BRAVE_API_KEY"),
+    "searxng": Service("providers.services.searxng:Searxng", SEARCH, "SEARXNG_URL", sets="base_url"),
+    "perplexity": Service("providers.services.perplexity:Perplexity", SEARCH, "PERPLEXITY_API_KEY"),
+    "serper": Service("providers.services.serper:Serper", SEARCH, "SERPER_API_KEY"),
+    "jina": Service("providers.services.jina:Jina", BOTH, "JINA_API_KEY"),
+    "firecrawl": Service("providers.services.firecrawl:Firecrawl", BOTH, "FIRECRAWL_API_KEY"),
+    "duckduckgo": Service(
+        "providers.services.duckduckgo:DuckDuckGo",
+        SEARCH,
+        advice={
+            NoResults: "DuckDuckGo throttles who asks often: wait some minutes, or put another provider after {name}"
+        },
+    ),
+    "local": Service("providers.services.local:Local", BOTH),
+    "direct": Service("providers.services.direct:Direct", READ),
+    "chromium": Service(
+        "providers.services.chromium:Chromium",
+        READ,
+        advice={
+            ProgramFailed: "install Chromium (Debian: `apt install chromium`), or correct `program` or `cdp_url` of "
+            "provider {name}"
+        },
+    ),
+    "crawl4ai": Service("providers.services.crawl4ai:Crawl4AI", READ),
 }
+DEFAULT_SEARCH = "duckduckgo"  # where nothing is configured and no variable brings another
+DEFAULT_READER = "direct"  # where nothing is configured, behind those that read
 PLUGINS = "groundwire.providers"  # the entry-point group of third-party providers
 
 # Endings that no public resolver serves (RFC 6762, 6761, 8375, ICANN's .internal) or that networks use at home.
@@ -113,9 +149,31 @@ async def close(providers: Iterable[NamedProvider]) -> None:
 def load(kind: str) -> Any:
     """The class behind a type name: ours from the table, else a plugin's entry point."""
     if kind in SERVICES:
-        module, _, name = SERVICES[kind].partition(":")
+        module, _, name = SERVICES[kind].place.partition(":")
         return getattr(import_module(module), name)
     return _plugins()[kind].load()
+
+
+def types() -> list[str]:
+    """Every type that an entry may have: ours in the order of the alphabet, then those of plugins."""
+    return [*sorted(SERVICES), *_plugins()]
+
+
+def roles_of(kind: str) -> tuple[Role, ...]:
+    """What a provider of that type can do, told without making one; of a plugin its class says it. A type that does not
+    exist or cannot be loaded is not held back for it: `build` says what is wrong."""
+    if kind in SERVICES:
+        return SERVICES[kind].roles
+    try:
+        plugin = load(kind)
+    except Exception:  # a boundary: a plugin's import may raise anything
+        return BOTH
+    return tuple(role for role in BOTH if callable(getattr(plugin, role, None)))
+
+
+def able_to(role: Role, entries: Iterable[ProviderEntry]) -> list[str]:
+    """The names of those that can do it."""
+    return [entry.name for entry in entries if role in roles_of(entry.type)]
 
 
 def _plugins() -> dict[str, EntryPoint]:
@@ -123,7 +181,7 @@ def _plugins() -> dict[str, EntryPoint]:
 
 
 def _build(entry: ProviderEntry, fetcher: Fetcher) -> NamedProvider:
-    known = [*SERVICES, *_plugins()]
+    known = types()
     if entry.type not in known:
         raise ProviderConfigError(
             f"provider {entry.name!r}: unknown type {entry.type!r}{_nearest(entry.type, known)}; "

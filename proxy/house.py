@@ -39,8 +39,8 @@ class House:
         self.config = config
         self.fetcher = Fetcher(guard, deadline=tools.open_timeout)
         self.providers = registry.build(config.providers, self.fetcher)
-        self.searchers = [m for m in (self.providers[name] for name in tools.search) if m.can_search]
-        self.readers = [m for m in (self.providers[name] for name in tools.read) if m.can_read]
+        self.searchers = [self.providers[name] for name in tools.search]
+        self.readers = [self.providers[name] for name in tools.read]
         fallback = tools.public_fallback
         self.store = open_store(config.store)
         gateway = ProviderGateway(config.cooldown, config.cache, _shared(self.store, config), cooled_down=cooled_down)

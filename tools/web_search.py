@@ -20,7 +20,7 @@ from . import open_page
 from .base import WEB_SEARCH, BadArguments, Strings, Tool, ToolOutput, ToolSpec
 from .clean import one_line
 from .ledger import Ledger
-from .options import ToolPolicy
+from .options import SessionOptions, ToolPolicy
 from .provenance import Domains, domain_of, holds_secret, normalise
 from .reading import CARRIES_KEY
 from .render import MAX_TITLE, SearchAnswer, escape, remark, sentence
@@ -111,7 +111,7 @@ class SearchArguments(BaseModel):
     provider: Annotated[str, Field(max_length=100)] = ""
 
 
-def query_for(given: SearchArguments, domains: Domains, most: int, country: str) -> SearchQuery:
+def query_for(given: SearchArguments, domains: Domains, most: int, options: SessionOptions) -> SearchQuery:
     """The provider's query: `most` results at the most, and only domains that config, request and call agree on."""
     domains = domains.narrowed(given.allowed_domains, given.blocked_domains)
     allowed = domains.allowed
@@ -126,7 +126,8 @@ def query_for(given: SearchArguments, domains: Domains, most: int, country: str)
         time_range=given.time_range,
         published_after=given.published_after.isoformat() if given.published_after else None,
         published_before=given.published_before.isoformat() if given.published_before else None,
-        country=country or None,
+        country=options.country or None,
+        language=options.language or None,
         category=given.category or None,
     )
 
@@ -157,7 +158,7 @@ async def find(session: ToolSession, given: SearchArguments) -> Unnumbered:
     if holds_secret(given.model_dump_json(), session.options.secrets):  # domains and all: everything of it leaves
         return SearchAnswer("…", message=f"{CARRIES_KEY}.", ok=False)
     try:
-        query = query_for(given, session.domains, session.most_results, session.options.country)
+        query = query_for(given, session.domains, session.most_results, session.options)
         return query, await session.search(query, given.provider)
     except (BadArguments, ProviderError) as error:
         return SearchAnswer(given.query, message=sentence(error), ok=False)

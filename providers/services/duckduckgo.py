@@ -9,13 +9,18 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, Field
 
 from ..api import LONG_AGO, check_url, days_of, with_sites
 from ..base import SearchQuery, SearchResult
 from ..errors import NoResults, TimedOut, Unavailable
+
+if TYPE_CHECKING:
+    from ddgs import DDGS
+
+_ENGINE = "duckduckgo"  # as the library calls it
 
 # Every region DuckDuckGo knows, as country-language; the first of a country is its default.
 REGIONS = (  # noqa: SIM905 - sixty quoted strings read worse
@@ -52,19 +57,15 @@ class DuckDuckGo:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _ask(self, query: SearchQuery) -> list[SearchResult]:
-        from ddgs import DDGS
-        from ddgs.engines.duckduckgo import Duckduckgo
         from ddgs.exceptions import DDGSException, TimeoutException
 
-        if self._settings.base_url:
-            Duckduckgo.search_url = self._settings.base_url  # the library has no other way; it holds for the process
         try:
-            hits: list[dict[str, Any]] = DDGS(timeout=self._settings.timeout).text(  # type: ignore[arg-type]  # fractions work
+            hits: list[dict[str, Any]] = self._library().text(
                 with_sites(query),
                 region=_region(query) or self._settings.region,
                 timelimit=_time_limit(query),
                 max_results=max(10, query.limit),  # one page; the chain filters, then cuts
-                backend="duckduckgo",
+                backend=_ENGINE,
             )
         except TimeoutException:
             raise TimedOut(f"DuckDuckGo did not answer within {self._settings.timeout:g} s") from None
@@ -74,6 +75,17 @@ class DuckDuckGo:
                 raise NoResults("DuckDuckGo gave no results; it may be throttling this address") from None
             raise Unavailable("DuckDuckGo could not be asked (no connection, or a page nobody can read)") from error
         return [SearchResult(hit.get("title", ""), hit.get("href", ""), hit.get("body", "")) for hit in hits]
+
+    def _library(self) -> DDGS:
+        """The library for one call. It keeps the engine that it makes, so the page that this engine is given holds for
+        this call alone; on the engine's class it would hold for the process."""
+        from ddgs import DDGS
+
+        library = DDGS(timeout=self._settings.timeout)  # type: ignore[arg-type]  # fractions work
+        if self._settings.base_url:
+            for engine in library._get_engines("text", _ENGINE):
+                engine.search_url = self._settings.base_url
+        return library
 
 
 def _region(query: SearchQuery) -> str | None:

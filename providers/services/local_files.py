@@ -25,6 +25,9 @@ BLOCKS = frozenset(
     "header hr main nav ol p pre section summary table tr ul".split()
 )
 HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
+MARKERS = {**HEADINGS, "li": "- "}
+GAPS_AFTER = dict.fromkeys((*BLOCKS, *HEADINGS), "\n\n")
+GAPS_BEFORE = {**GAPS_AFTER, "li": "\n", "br": "\n", "td": " ", "th": " "}
 
 CHARSET = re.compile(rb"""charset\s*=\s*["']?([\w.:-]{1,40})""", re.IGNORECASE)
 FRONT_MATTER = re.compile(r"\A---\n(.*?\n)(?:---|\.\.\.)(?:\n|\Z)", re.DOTALL)
@@ -97,21 +100,24 @@ class Folder:
 
     def _stat(self, path: str, seen: os.DirEntry[str] | None = None) -> os.stat_result | None:
         """The file behind a document's path, else None. `seen` on a walk: only a link needs to be looked into then."""
-        if any(not part or part.startswith(".") for part in path.split("/")):
-            return None
-        if os.path.splitext(path)[1].lower() not in self.extensions:
+        if not self._may_be_document(path):
             return None
         try:
-            if seen is not None and not seen.is_symlink():
-                found = seen.stat()
-            else:
-                real = Path(os.path.realpath(self.root / path))
-                if not real.is_relative_to(self.root):
-                    return None
-                found = real.stat()
+            found = seen.stat() if seen is not None and not seen.is_symlink() else self._followed(path)
         except (OSError, ValueError):  # gone, unreadable, or a name that no file can have
             return None
-        return found if stat.S_ISREG(found.st_mode) and found.st_size <= self.max_file_size else None
+        whole = found is not None and stat.S_ISREG(found.st_mode) and found.st_size <= self.max_file_size
+        return found if whole else None
+
+    def _may_be_document(self, path: str) -> bool:
+        """By its name alone: nothing hidden on the way, and one of our extensions."""
+        hidden = any(not part or part.startswith(".") for part in path.split("/"))
+        return not hidden and os.path.splitext(path)[1].lower() in self.extensions
+
+    def _followed(self, path: str) -> os.stat_result | None:
+        """What the path leads to, unless a link leads out of the folder."""
+        real = Path(os.path.realpath(self.root / path))
+        return real.stat() if real.is_relative_to(self.root) else None
 
 
 def parse(name: str, data: bytes, date: str) -> Document:
@@ -199,38 +205,40 @@ def _read_html(text: str) -> tuple[str, str, tuple[str, ...]]:
 
 def _html_text(root: etree._Element) -> Iterator[str]:
     """The text of the tree piece by piece. The walk is flat, because nesting may be deeper than Python's stack."""
-    preformatted = 0
-    new_line = True
-
-    def words(text: str | None) -> str:
-        if not text or preformatted:
-            return text or ""
-        text = re.sub(r"\s+", " ", text)
-        return text.lstrip() if new_line else text
-
+    lines = _Lines()
     for event, element in etree.iterwalk(root, events=("start", "end")):
         tag = str(element.tag)
-        block = tag in BLOCKS or tag in HEADINGS
-        if event == "start":
-            preformatted += tag == "pre"
-            gap = (
-                "\n\n"
-                if block
-                else "\n"
-                if tag in ("li", "br")
-                else " "
-                if tag in ("td", "th") and not new_line
-                else ""
-            )
-            new_line = new_line or "\n" in gap
-            piece = gap + HEADINGS.get(tag, "- " if tag == "li" else "") + words(element.text)
-        else:
-            preformatted -= tag == "pre"
-            new_line = new_line or block
-            piece = ("\n\n" if block else "") + words(element.tail)
-        if piece.strip():
-            new_line = False
-        yield piece
+        yield lines.begin(tag, element.text) if event == "start" else lines.end(tag, element.tail)
+
+
+class _Lines:
+    """Where in a line the text has come to, and whether its white space counts."""
+
+    def __init__(self) -> None:
+        self._preformatted = 0
+        self._new_line = True
+
+    def begin(self, tag: str, text: str | None) -> str:
+        self._preformatted += tag == "pre"
+        gap = GAPS_BEFORE.get(tag, "")
+        apart = "" if gap == " " and self._new_line else gap
+        return self._piece(apart, MARKERS.get(tag, ""), text)
+
+    def end(self, tag: str, tail: str | None) -> str:
+        self._preformatted -= tag == "pre"
+        return self._piece(GAPS_AFTER.get(tag, ""), "", tail)
+
+    def _piece(self, gap: str, marker: str, text: str | None) -> str:
+        self._new_line = self._new_line or "\n" in gap
+        piece = gap + marker + self._words(text or "")
+        self._new_line = self._new_line and not piece.strip()
+        return piece
+
+    def _words(self, text: str) -> str:
+        if self._preformatted:
+            return text
+        text = re.sub(r"\s+", " ", text)
+        return text.lstrip() if self._new_line else text
 
 
 def _distinct(links: Iterable[str]) -> tuple[str, ...]:

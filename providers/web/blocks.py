@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
-from .evidence import HOLDERS, clues_of_names
+from .evidence import COMMENTS, HOLDERS, clues_of_names
 from .visible import UNREAD_TAGS
 
 if TYPE_CHECKING:
@@ -49,6 +49,11 @@ class Block:
     close: bool = False  # only a line break away from the block before
     links: list[str] = field(default_factory=list)
 
+    def link(self, url: str) -> None:
+        self.links.append(url)
+        if self.tag not in ("pre", "table") and "](" not in self.text:
+            self.text = _link([self.text], url)
+
 
 @dataclass(slots=True)
 class Span:
@@ -70,6 +75,14 @@ class _Run:
     links: list[str] = field(default_factory=list)
     size: int = 0
     linked: int = 0
+
+    def link(self, start: int, url: str) -> None:
+        """What came since `start` leads to `url`, if that is anywhere."""
+        linked = _link(self.parts[start:], url)
+        apart = " " if start and self.parts[start - 1].endswith(")") else ""  # two links, side by side
+        self.parts[start:] = [apart + linked]
+        if url and linked.strip():
+            self.links.append(url)
 
 
 @dataclass(slots=True)
@@ -165,16 +178,9 @@ class _Walk:
         self._in_link = outer
         url = absolute(self._url, element.get("href"))
         if self._run is not None and len(self.blocks) == first:
-            linked = _link(self._run.parts[start:], url)
-            apart = " " if start and self._run.parts[start - 1].endswith(")") else ""  # two links, side by side
-            self._run.parts[start:] = [apart + linked]
-            if url and linked.strip():
-                self._run.links.append(url)
+            self._run.link(start, url)
         elif url and len(self.blocks) > first:  # it holds whole blocks, as cards do: the first one carries the link
-            block = self.blocks[first]
-            block.links.append(url)
-            if block.tag not in ("pre", "table") and "](" not in block.text:
-                block.text = _link([block.text], url)
+            self.blocks[first].link(url)
 
     def _take_marked(self, element: Element, mark: str, holder: str, clues: frozenset[str], depth: int) -> None:
         run, first = self._run, len(self.blocks)
@@ -286,14 +292,21 @@ def absolute(base: str, href: str | None) -> str:
 
 
 def _gather(element: Element, tag: str, clues: frozenset[str]) -> frozenset[str]:
-    found = HOLDERS.get(element.get("role") or "") or HOLDERS.get(tag)
-    names = f"{element.get('class') or ''} {element.get('id') or ''}"
-    new = clues_of_names(names[:300]) if names != " " and tag != "body" else frozenset()
-    if "comment section" in new and element.find(".//h1") is not None:
-        new -= {"comment section"}  # it names the whole page, which may be commented on
-    if found:
-        new |= {found}
+    """The clues around an element, and its own."""
+    own = frozenset() if tag == "body" else _clues_of_names(element)
+    holder = HOLDERS.get(element.get("role") or "") or HOLDERS.get(tag)
+    new = own | {holder} if holder else own
     return clues if new <= clues else clues | new
+
+
+def _clues_of_names(element: Element) -> frozenset[str]:
+    names = f"{element.get('class') or ''} {element.get('id') or ''}"
+    if names == " ":
+        return frozenset()
+    clues = clues_of_names(names[:300])
+    if COMMENTS in clues and element.find(".//h1") is not None:
+        return clues - {COMMENTS}  # it names the whole page, which may be commented on
+    return clues
 
 
 def _span_kind(element: Element, tag: str) -> str:
@@ -304,11 +317,13 @@ def _span_kind(element: Element, tag: str) -> str:
 
 
 def _is_data(table: Element) -> bool:
+    """Several rows of several cells, as many in each or with headings; and nothing in it that no cell of data holds."""
     if table.get("role") == "presentation" or any(inner is not table for inner in table.iter(*_NOT_IN_CELLS)):
         return False
     widths = [len(row) for row in table.iter("tr") if len(row)]
-    regular = len(set(widths)) == 1 or next(table.iter("th"), None) is not None
-    return len(widths) > 1 and max(widths) > 1 and regular
+    if len(widths) < 2 or max(widths) < 2:
+        return False
+    return len(set(widths)) == 1 or next(table.iter("th"), None) is not None
 
 
 def _table(rows: list[list[str]]) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from ..errors import ProviderError, TimedOut, Unavailable
+from ..errors import ProgramFailed, ProviderError, TimedOut
 from .http import Fetched, Fetcher
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -119,7 +119,7 @@ class Browser:
                         self._tools = await _DevTools.connect(await self._find())
                 except (OSError, aiohttp.ClientError, TimeoutError) as error:
                     await self.aclose()
-                    raise Unavailable(f"Chromium cannot be reached ({type(error).__name__})") from error
+                    raise ProgramFailed(f"Chromium cannot be reached ({type(error).__name__})") from error
             return self._tools
 
     async def _find(self) -> str:
@@ -131,7 +131,7 @@ class Browser:
                 return str((await answer.json(content_type=None))["webSocketDebuggerUrl"])
         program = self._program or next(filter(None, map(shutil.which, PROGRAMS)), "")
         if not program:
-            raise Unavailable(
+            raise ProgramFailed(
                 "no Chromium is installed; install it (Debian: chromium), or set cdp_url to a running one"
             )
         self._profile = tempfile.TemporaryDirectory(prefix="groundwire-chromium-", ignore_cleanup_errors=True)
@@ -146,7 +146,7 @@ class Browser:
             if found := _LISTENING.search(line):
                 self._silence = asyncio.create_task(_drain(self._process.stderr))
                 return found[1].decode()
-        raise Unavailable("Chromium ended before it was ready")
+        raise ProgramFailed("Chromium ended before it was ready")
 
 
 async def _drain(stream: asyncio.StreamReader) -> None:
@@ -236,7 +236,7 @@ class _Page:
         self._moved.set()
 
     async def _dismiss(self) -> None:
-        with suppress(Unavailable):  # it may have gone by itself
+        with suppress(ProgramFailed):  # it may have gone by itself
             await self._call("Page.handleJavaScriptDialog", {"accept": False})
 
     async def _answer(self, event: Json) -> None:
@@ -300,11 +300,11 @@ class _DevTools:
         self._waiting[number] = answer
         try:
             if self.closed:
-                raise Unavailable("Chromium has gone away")
+                raise ProgramFailed("Chromium has gone away")
             await self._socket.send_str(orjson.dumps(message).decode())
             return await answer
         except aiohttp.ClientError as error:
-            raise Unavailable("Chromium has gone away") from error
+            raise ProgramFailed("Chromium has gone away") from error
         finally:
             self._waiting.pop(number, None)
 
@@ -326,7 +326,7 @@ class _DevTools:
         await self._client.close()
 
     async def _dispose(self, context: str) -> None:
-        with suppress(Unavailable):
+        with suppress(ProgramFailed):
             await self.call("Target.disposeBrowserContext", {"browserContextId": context})
 
     async def _read(self) -> None:
@@ -340,13 +340,13 @@ class _DevTools:
         finally:
             for answer in self._waiting.values():
                 if not answer.done():
-                    answer.set_exception(Unavailable("Chromium has gone away"))
+                    answer.set_exception(ProgramFailed("Chromium has gone away"))
 
     def _settle(self, said: Json) -> None:
         answer = self._waiting.get(said["id"])
         if answer is None or answer.done():
             return
         if "error" in said:
-            answer.set_exception(Unavailable(f"Chromium refused: {said['error'].get('message', '')}"))
+            answer.set_exception(ProgramFailed(f"Chromium refused: {said['error'].get('message', '')}"))
         else:
             answer.set_result(said["result"])

@@ -58,16 +58,27 @@ def decode(body: bytes, charset: str) -> str:
             return body[len(mark) :].decode(name, "replace")
     if body[:2] in _BARE_UTF16:
         return body.decode(_BARE_UTF16[body[:2]], "replace")
-    found = _META.search(body[:4096])
-    declared = [name for name in (_known(charset), _known(found[1].decode("ascii")) if found else "") if name]
+    declared = _declared(body, charset)
     names = [*declared, "utf-8"] if body.isascii() else ["utf-8", *declared]  # ISO-2022-JP is ASCII to the eye
     for name in names:
         text = _strictly(body, name)
         if text is not None:
             return text
+    return _loosely(body, declared)
+
+
+def _declared(body: bytes, charset: str) -> list[str]:
+    """The character sets that the label and the body itself name, as far as we know them."""
+    found = _META.search(body[:4096])
+    within = found[1].decode("ascii") if found else ""
+    return [name for name in (_known(charset), _known(within)) if name]
+
+
+def _loosely(body: bytes, declared: list[str]) -> str:
+    """Text in which not every byte is right: UTF-8 with a few broken places, else what was declared."""
     text = body.decode("utf-8", "replace")
     strange = sum(byte > 127 for byte in body[:100_000])
-    if text[:100_000].count("\ufffd") * 10 <= strange:  # UTF-8 with a few broken places
+    if text[:100_000].count("\ufffd") * 10 <= strange:
         return text
     return body.decode(declared[0] if declared and declared[0] != "utf-8" else "cp1252", "replace")
 

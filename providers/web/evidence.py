@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -131,45 +131,52 @@ def clues_of_names(names: str) -> frozenset[str]:
 
 def choose(blocks: Sequence[Block], spans: Sequence[Span], *, forum: bool) -> list[Block]:
     """The blocks worth reading. The surer the page is of its best text, the more is asked of the rest."""
-    scores = _score(blocks, spans, forum)
-    sure = [(score, block.words) for score, block in zip(scores, blocks, strict=True) if score > 0]
-    mean = sum(score * words for score, words in sure) / sum(words for _, words in sure) if sure else 0.0
+    scored = list(zip(_score(blocks, spans, forum), blocks, strict=True))
     small = sum(block.words for block in blocks) < _SMALL_PAGE
-    least = _LEAST_OF_SMALL if small else max(_LEAST, _MEAN_SHARE * mean - _BELOW_MEAN)
-    chosen = [block for score, block in zip(scores, blocks, strict=True) if score > least]
-    return chosen or [block for score, block in zip(scores, blocks, strict=True) if score > _LAST_RESORT]
+    least = _LEAST_OF_SMALL if small else max(_LEAST, _MEAN_SHARE * _mean_of_sure(scored) - _BELOW_MEAN)
+    chosen = [block for score, block in scored if score > least]
+    return chosen or [block for score, block in scored if score > _LAST_RESORT]
+
+
+def _mean_of_sure(scored: list[tuple[float, Block]]) -> float:
+    """Over the words of all blocks that have more for them than against them."""
+    sure = [(score * block.words, block.words) for score, block in scored if score > 0]
+    return sum(weight for weight, _ in sure) / sum(words for _, words in sure) if sure else 0.0
 
 
 def _score(blocks: Sequence[Block], spans: Sequence[Span], forum: bool) -> list[float]:
     total = sum(block.words for block in blocks) or 1
     page = _BIAS + _PAGES[bisect_right(_PAGE_LINKED, sum(block.words * block.linked for block in blocks) / total)]
     title = next((place for place, block in enumerate(blocks) if block.tag == "h1"), 0)
-    comments = sum(block.words for block in blocks if COMMENTS in block.clues)
-    # Where people come for what others wrote, being a comment says nothing.
-    mute = frozenset({COMMENTS, "comment"}) if forum or comments > _ALL_COMMENTS * total else frozenset()
+    mute = _idle_clues(blocks, total, forum)
     scores, before = [], 0
     for place, block in enumerate(blocks):
         score = page + _PLACED[bisect_right(_PLACES, before / total)] + _TAGS.get(block.tag, 0.0)
         score += _SIZES[bisect_right(_LENGTHS, block.words)][bisect_right(_LINKED, block.linked)]
         score += sum(_WEIGHTS[clue] for clue in block.clues - mute)
-        if place < title:
-            score += _BEFORE_TITLE
-        scores.append(score)
+        scores.append(score + _BEFORE_TITLE if place < title else score)
         before += block.words
     _weigh_spans(scores, blocks, spans)
     return scores
 
 
+def _idle_clues(blocks: Sequence[Block], total: int, forum: bool) -> frozenset[str]:
+    """Where people come for what others wrote, being a comment says nothing."""
+    comments = sum(block.words for block in blocks if COMMENTS in block.clues)
+    return frozenset({COMMENTS, "comment"}) if forum or comments > _ALL_COMMENTS * total else frozenset()
+
+
 def _weigh_spans(scores: list[float], blocks: Sequence[Block], spans: Sequence[Span]) -> None:
     prose = [block.words * (1 - block.linked) * (1.0 if block.words > 8 else 0.2) for block in blocks]
     for kind, (share, inside, outside) in _SPANS.items():
-        held = [
-            place
-            for span in spans
-            if span.kind == kind and sum(prose[span.first : span.last]) > share * sum(prose)
-            for place in range(span.first, span.last)
-        ]
-        if held:
-            within = frozenset(held)
+        least = share * sum(prose)
+        within = _places([span for span in spans if span.kind == kind], prose, least)
+        if within:
             for place in range(len(scores)):
                 scores[place] += inside if place in within else outside
+
+
+def _places(spans: Iterable[Span], prose: Sequence[float], least: float) -> set[int]:
+    """Those of the blocks that a span with more than so much prose holds."""
+    large = [span for span in spans if sum(prose[span.first : span.last]) > least]
+    return {place for span in large for place in range(span.first, span.last)}

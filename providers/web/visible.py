@@ -69,6 +69,11 @@ _VEIL = re.compile(r"opacity|visibility", re.IGNORECASE)
 _STREAMED = re.compile(r"S:[0-9a-f]+$")  # where React puts what it has rendered until a script moves it into place
 _VEILED_WORDS = 150
 
+# For a tag and a name: the properties that hide it, each with the place of the last rule that does so.
+_Hiding = dict[tuple[str, str], dict[str, int]]
+# For a name and a property: the place up to which a rule that hides by it does not count.
+_Showing = dict[tuple[str, str], float]
+
 
 def unseen(body: Element) -> set[Element]:
     """The elements to pass over, with all they hold."""
@@ -119,15 +124,18 @@ def _ways_to_hide(style: str) -> set[str]:
     """The properties by which these declarations hide what they are for."""
     style = _CSS_COMMENT.sub("", style)
     ways = {_property(part) for part in style.split(";") if _HIDING.search(part)}
-    if "color" in ways and "gradient(" in style and _PAINTED.search(style):
-        ways.remove("color")
-    room = _NO_ROOM.search(style)
-    if room and _CLIPPED.search(style):
+    if "gradient(" in style and _PAINTED.search(style):  # the letters are holes through which it shows
+        ways.discard("color")
+    if (room := _NO_ROOM.search(style)) and _CLIPPED.search(style):
         ways.add(_property(room[0].lstrip(";")))
-    ink, paper = _INK.search(style), _PAPER.search(style)
-    if ink and paper and _colour(ink[1]) == _colour(paper[1]):
+    if _is_one_colour(style):
         ways.add("color")
     return ways
+
+
+def _is_one_colour(style: str) -> bool:
+    ink, paper = _INK.search(style), _PAPER.search(style)
+    return ink is not None and paper is not None and _colour(ink[1]) == _colour(paper[1])
 
 
 def _property(declaration: str) -> str:
@@ -140,11 +148,12 @@ def _is_white_on_white(element: Element, style: str) -> bool:
     ink = found[1] if found else element.get("color", "") if element.tag == "font" else ""
     if _colour(ink) != _colour("white"):
         return False
-    around = (element, *element.iterancestors())
-    return not any(
-        one.get("class") or one.get("bgcolor") or one.get("background") or _PAPER.search(one.get("style") or "")
-        for one in around
-    )
+    return not any(map(_may_have_paper, (element, *element.iterancestors())))
+
+
+def _may_have_paper(element: Element) -> bool:
+    named = any(element.get(attribute) for attribute in ("class", "bgcolor", "background"))
+    return named or _PAPER.search(element.get("style") or "") is not None
 
 
 def _colour(value: str) -> str:
@@ -159,18 +168,20 @@ def _hidden_by_sheet(body: Element, hidden: set[Element]) -> dict[Element, set[s
     if not hiding:
         return {}
     showing = _showing_rules(sheet)
-    found: dict[Element, set[str]] = {}
-    for element in find_all(body, ".//*[@class or @id]"):
-        names = [f".{name}" for name in (element.get("class") or "").split()] + [f"#{element.get('id')}"]
-        places: dict[str, int] = {}
-        for name, tag in product(names, ("", str(element.tag))):
-            for way, place in hiding.get((tag, name), {}).items():
-                places[way] = max(place, places.get(way, -1))
-        ways = {way for way in places if all(showing.get((name, way), -1) <= places[way] for name in names)}
-        if ways:
-            found[element] = ways
+    named = find_all(body, ".//*[@class or @id]")
+    found = {element: ways for element in named if (ways := _ways_of_sheet(element, hiding, showing))}
     shown = _count_words(body, hidden | found.keys())
     return found if shown > _count_words(body, hidden) - shown else {}  # else it is the page, and scripts show it
+
+
+def _ways_of_sheet(element: Element, hiding: _Hiding, showing: _Showing) -> set[str]:
+    """The properties by which rules hide this element, without those that a later rule undoes."""
+    names = [f".{name}" for name in (element.get("class") or "").split()] + [f"#{element.get('id')}"]
+    places: dict[str, int] = {}
+    for name, tag in product(names, ("", str(element.tag))):
+        for way, place in hiding.get((tag, name), {}).items():
+            places[way] = max(place, places.get(way, -1))
+    return {way for way in places if all(showing.get((name, way), -1) <= places[way] for name in names)}
 
 
 def _rules(sheet: str) -> Iterator[tuple[int, str, str]]:
@@ -183,9 +194,8 @@ def _rules(sheet: str) -> Iterator[tuple[int, str, str]]:
             yield end, before.rpartition("{")[2], style
 
 
-def _hiding_rules(sheet: str) -> dict[tuple[str, str], dict[str, int]]:
-    """For a tag and a name: the properties that hide it, each with the place of the last rule that does so."""
-    hiding: dict[tuple[str, str], dict[str, int]] = {}
+def _hiding_rules(sheet: str) -> _Hiding:
+    hiding: _Hiding = {}
     moving = "@keyframes" in sheet
     for at, selectors, style in _rules(_AT_RULE.sub(lambda at: " " * len(at[0]), sheet)):
         ways = set() if moving and _ANIMATED.search(style) else _ways_to_hide(style)
@@ -196,12 +206,9 @@ def _hiding_rules(sheet: str) -> dict[tuple[str, str], dict[str, int]]:
     return hiding
 
 
-def _showing_rules(sheet: str) -> dict[tuple[str, str], float]:
-    """For a name and a property: the place up to which a rule that hides by it does not count.
-
-    A rule for the name alone undoes those before it; one for the name in some state (`.tab.open`) undoes them all.
-    """
-    showing: dict[tuple[str, str], float] = {}
+def _showing_rules(sheet: str) -> _Showing:
+    """A rule for the name alone undoes those before it, one for the name in some state (`.tab.open`) undoes all."""
+    showing: _Showing = {}
     for at, selectors, style in _rules(sheet):
         shown = {_property(part) for part in style.split(";")} - _ways_to_hide(style)
         for selector in map(str.strip, selectors.split(",")):
@@ -228,17 +235,27 @@ def _opened_by_controls(body: Element, hidden: set[Element]) -> set[str]:
 
 
 def _is_seen(control: Element, hidden: set[Element]) -> bool:
-    if any(one in hidden or one.tag in UNREAD_TAGS for one in (control, *control.iterancestors())):
+    """Does it hold words, and can they be seen?"""
+    if any(_is_unread(one, hidden) for one in control.iterancestors()):
         return False
     rest = [control]
     while rest:
         element = rest.pop()
-        if element in hidden or element.tag in UNREAD_TAGS:
+        if _is_unread(element, hidden):
             continue
-        if (element.text or "").strip() or any((child.tail or "").strip() for child in element):
+        if _has_words(element):
             return True
         rest.extend(element)
     return False
+
+
+def _is_unread(element: Element, hidden: set[Element]) -> bool:
+    return element in hidden or element.tag in UNREAD_TAGS
+
+
+def _has_words(element: Element) -> bool:
+    """Of its own, between what else it holds."""
+    return any((text or "").strip() for text in (element.text, *(child.tail for child in element)))
 
 
 def _is_panel(element: Element, opened: set[str]) -> bool:

@@ -211,6 +211,7 @@ class _Answering:
             seen_texts=_texts(offer.body["messages"], {*offer.owned, *OUR_NAMES} - offer.client_tools),
             found_before=[source.url for source in request.sources.values()],
             country=search.country,
+            language=search.language,
             limit=_RESULTS_PER_CONTEXT_SIZE.get(search.context_size),
             allowed_domains=search.allowed_domains,
             blocked_domains=search.blocked_domains,

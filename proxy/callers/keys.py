@@ -8,7 +8,7 @@ import hashlib
 import hmac
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from ..config.settings import ClientKey
+from ..config.settings import ClientKey, key_names
 from ..values.errors import refuse
 from .caller import Caller
 
@@ -27,7 +27,7 @@ class ClientKeys:
         self, keys: Sequence[ClientKey], secret: Callable[[], Awaitable[bytes]], *, any_owner: bool = False
     ) -> None:
         self._keys = [(_digest(key.key.get_secret_value().encode()), key) for key in keys]
-        self._names = [key.name or f"key{number}" for number, key in enumerate(keys, 1)]
+        self._names = key_names(keys)
         self._secret = secret
         self._any_owner = any_owner
 

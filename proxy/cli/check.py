@@ -16,17 +16,15 @@ from collections.abc import Awaitable, Iterator
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from providers.base import Role, SearchQuery
 from providers.chain import AllFailed, Owner, ReadChain, SearchChain
-from providers.cooldown import CoolingDown
-from providers.errors import AuthFailed, NoResults, ProviderError, QuotaExceeded, RateLimited, TimedOut
+from providers.errors import NoResults, ProviderError, TimedOut
 from providers.gateway import ProviderGateway
 from providers.registry import SERVICES, NamedProvider, ProviderEntry
 from tools.clean import one_line
 
-from ..config.settings import OLLAMA, PROVIDER_VARIABLES, Config
+from ..config.settings import Config
 from ..config.upstreams import UpstreamConfig
 from ..house import House
 from ..store.store import MemoryStore, Store
@@ -34,10 +32,11 @@ from ..upstreams.client import UpstreamClient
 from ..upstreams.failures import masked
 from ..values.errors import RequestError
 from ..values.events import Failed, Replan, ToolCallDelta
+from . import remedies
+from .remedies import PROBE_PAGE, PROBE_TEXT
 from .terminal import opened
 
-PROBE_PAGE = "https://example.com/"
-PROBE_QUERY = SearchQuery("web search", limit=3)
+PROBE_QUERY = SearchQuery(PROBE_TEXT, limit=3)
 PROBE_QUESTION = {"role": "user", "content": "Search the web for the weather in Paris."}
 PROBE_TOOL = {
     "type": "function",
@@ -60,7 +59,6 @@ _WITHOUT_TOOLS = {
     "prompted": "its tools are described in words (tool_calls: prompted)",
     "none": "the web is searched before it is asked (tool_calls: none)",
 }
-_FLAG = re.compile(r"--[a-z][a-z-]+")
 
 Kind = Literal["upstream", "tools", "search", "read", "store"]
 
@@ -176,7 +174,7 @@ async def _try_upstream(upstream: UpstreamClient, limit: float) -> list[Finding]
     config = upstream.config
     if config.passes_key:  # nobody's key is at hand
         return [Finding(config.name, "upstream", True, 0.0, "not tried: each client brings its own key")]
-    listing = await _try(config.name, "upstream", _list_models(upstream), limit, _start(config))
+    listing = await _try(config.name, "upstream", _list_models(upstream), limit, remedies.to_start(config))
     if not listing.ok or config.type == "demo" or not await upstream.models():
         return [listing]
     loading = "it may still be loading the model: ask it once with `groundwire ask`, then check again"
@@ -191,7 +189,7 @@ async def _list_models(upstream: UpstreamClient) -> str:
     if not listed and upstream.config.type == "litellm":
         return "not tried: its models are patterns, and LiteLLM lists none"
     if not listed:
-        raise Trouble("it answers, but lists no model", _no_model(upstream.config))
+        raise Trouble("it answers, but lists no model", remedies.to_have_a_model(upstream.config))
     if not served:
         names = ", ".join(str(model["id"]) for model in listed[:5])
         raise Trouble(
@@ -212,15 +210,10 @@ async def _call_a_tool(upstream: UpstreamClient) -> str:
     called = await _ask(upstream, {**body, "stream": False, "max_tokens": 64})
     if isinstance(called, Replan):
         said = _without_keys(upstream.config, str(called.failed.error["message"]))
-        return f"{model} is refused tools ({said}): {_WITHOUT_TOOLS[called.tool_mode]}{_remedy_for_tools(said)}"
+        return f"{model} is refused tools ({said}): {_WITHOUT_TOOLS[called.tool_mode]}{remedies.to_call_tools(said)}"
     if isinstance(called, Failed):
         raise _model_trouble(upstream.config, model, called)
     return f"{model} calls tools" if called else f"{model} answered without calling the tool, which is fine"
-
-
-def _remedy_for_tools(said: str) -> str:
-    flags = " ".join(dict.fromkeys(_FLAG.findall(said)))
-    return f"; to have it call tools, start its server with {flags}" if flags else ""
 
 
 async def _ask(upstream: UpstreamClient, body: dict[str, Any]) -> Failed | Replan | bool:
@@ -239,48 +232,19 @@ def _model_trouble(config: UpstreamConfig, model: str, failed: Failed) -> Troubl
     trouble = _upstream_trouble(config, failed)
     if "tool" in said.lower() and config.of(model).tool_calls == "native":
         fix = f"set `tool_calls: auto` for upstream {config.name!r}, so that {model} gets its tools in words"
-        return Trouble(f"{model} was refused tools: {said}{_remedy_for_tools(said)}", fix)
+        return Trouble(f"{model} was refused tools: {said}{remedies.to_call_tools(said)}", fix)
     no_chat = f"let `models` of upstream {config.name!r} name only models that chat"
     return Trouble(f"{model}: {trouble}", no_chat if failed.status in (400, 404, 422) else trouble.fix)
 
 
 def _upstream_trouble(config: UpstreamConfig, failed: Failed) -> Trouble:
     said = _without_keys(config, str(failed.error["message"]))
-    code, name = str(failed.error.get("code")), config.name
+    code = str(failed.error.get("code"))
     if code.startswith("upstream_"):
         detail = said.partition(". ")[0]  # what comes after it is advice, and ours is meant for this upstream
     else:
         detail, code = f"HTTP {failed.status}: {said}", str(failed.status)
-    match code:
-        case "upstream_auth":
-            fix = f"set `api_key` of upstream {name!r} in the config, or OPENAI_API_KEY, to a key that it accepts"
-        case "upstream_tls":
-            fix = f"give the server of upstream {name!r} a valid certificate, or correct its `base_url`"
-        case "upstream_unreachable" | "upstream_timeout":
-            fix = _start(config)
-        case "402" | "429":
-            fix = f"see what the plan behind the key of upstream {name!r} still allows, or wait"
-        case "404" | "405" | "upstream_bad_response":
-            fix = f"correct `base_url` of upstream {name!r}: it goes up to and including /v1"
-        case _:
-            fix = f"see what the log of the server behind upstream {name!r} says"
-    return Trouble(detail, fix)
-
-
-def _is_ollama(config: UpstreamConfig) -> bool:
-    return urlsplit(config.base_url).port == urlsplit(OLLAMA).port
-
-
-def _start(config: UpstreamConfig) -> str:
-    if _is_ollama(config):
-        return "start Ollama: `ollama serve`"
-    return f"start the model's server, or correct `base_url` of upstream {config.name!r}"
-
-
-def _no_model(config: UpstreamConfig) -> str:
-    if _is_ollama(config):
-        return "get a model: `ollama pull qwen3`"
-    return f"load a model there, and see that `base_url` of upstream {config.name!r} ends in /v1"
+    return Trouble(detail, remedies.for_upstream(config, code))
 
 
 def _without_keys(config: UpstreamConfig, text: str) -> str:
@@ -310,12 +274,13 @@ async def _try_provider(
         try:
             return await (_search(member, gateway) if role == "search" else _read(member, gateway, page))
         except ProviderError as error:
-            # Our errors say what happened and, behind a semicolon, sometimes what to do.
-            raise Trouble(str(error).partition("; ")[0], _remedy(member, entry, role, error)) from None
+            fix = remedies.for_provider(member, entry, role, error)
+            raise Trouble(str(error).partition("; ")[0], fix) from None  # what comes after it is advice
 
     own = getattr(member.provider, "timeout", None)  # a slow provider that is within its own time works
     limit = max(limit, own + 2) if isinstance(own, int | float) else limit
-    return await _try(member.name, role, attempt(), limit, _remedy(member, entry, role, TimedOut("")))
+    when_late = remedies.for_provider(member, entry, role, TimedOut(""))
+    return await _try(member.name, role, attempt(), limit, when_late)
 
 
 async def _search(member: NamedProvider, gateway: ProviderGateway) -> str:
@@ -336,42 +301,6 @@ async def _read(member: NamedProvider, gateway: ProviderGateway, page: str) -> s
     except AllFailed as failed:
         raise failed.failures[0].error or failed from None
     return f"{_counted(len(read.page.text), 'character')} of {page}"
-
-
-def _remedy(member: NamedProvider, entry: ProviderEntry, role: Role, error: ProviderError) -> str:
-    name, text = repr(entry.name), str(error)
-    if entry.type == "duckduckgo" and isinstance(error, NoResults):
-        return f"DuckDuckGo throttles who asks often: wait some minutes, or put another provider after {name}"
-    if entry.type == "chromium" and "Chromium" in text:
-        return (
-            f"install Chromium (Debian: `apt install chromium`), or correct `program` or `cdp_url` of provider {name}"
-        )
-    if advice := text.partition("; ")[2]:
-        return advice
-    match error:
-        case AuthFailed():
-            variable = next((key for key, kind in PROVIDER_VARIABLES.items() if kind == entry.type), "")
-            usual = f", usually ${{{variable}}}," if variable.endswith("_KEY") else ""
-            return f"set `providers[].api_key` of {name}{usual} to a key that the service accepts"
-        case QuotaExceeded():
-            return f"renew the plan, or put another provider after {name} in `tools.{role}`"
-        case RateLimited():
-            wait = f"wait {error.retry_after:.0f} s" if error.retry_after else "wait"
-            return f"{wait}, or set `rate` of provider {name} to what the plan allows"
-        case CoolingDown():
-            return f"mend what the other line about {name} says"
-        case NoResults():
-            return f"a search that finds nothing for {PROBE_QUERY.text!r} is not set up: see its own settings"
-    if entry.type not in SERVICES and not isinstance(error, TimedOut):
-        again = (
-            f'groundwire search "x" --provider {entry.name}' if role == "search" else f"groundwire open {PROBE_PAGE}"
-        )
-        return f"run `{again}`, which says where the provider fails"
-    if role == "read" and member.reads_itself:
-        return "let this machine reach the web: see its network, DNS and firewall"
-    if entry.base_url or member.private:
-        return f"see that it runs and reaches the web, and that `base_url` of provider {name} is right"
-    return "see that this machine reaches the service (network, DNS, firewall), or try again later"
 
 
 def _notes(house: House) -> Iterator[str]:

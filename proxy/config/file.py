@@ -92,18 +92,21 @@ class Document:
             path = tuple(part for part in detail["loc"] if part != "[key]")
             kind = detail["type"]
             if kind == "extra_forbidden":
-                valid = _keys_at(schema, path[:-1])
-                near = difflib.get_close_matches(str(path[-1]).lower(), valid, 1)
-                hint = f"did you mean {near[0]}? " if near else ""
-                yield self.problem(path, f"unknown key; {hint}valid here: {', '.join(valid)}")
+                sentence = _unknown_key(str(path[-1]), _keys_at(schema, path[:-1]))
             elif kind == "value_error":
-                yield self.problem(path, f"{detail['ctx']['error']}{self.given(path)}")
+                sentence = f"{detail['ctx']['error']}{self.given(path)}"
             else:
-                sentence = _SENTENCES.get(kind) or detail["msg"].replace("Input should be", "must be")
-                shape = _SHAPES.get(type(detail["input"])) if kind.endswith("_type") else None
-                # Text where a whole section should stand may be anything, a mistyped key with its secret too.
-                bare = kind in ("model_type", "dict_type") or (kind == "list_type" and len(path) == 1)
-                yield self.problem(path, sentence + (shape or ("" if bare else self.given(path))))
+                wanted = _SENTENCES.get(kind) or detail["msg"].replace("Input should be", "must be")
+                sentence = wanted + self._instead(path, kind, detail["input"])
+            yield self.problem(path, sentence)
+
+    def _instead(self, path: KeyPath, kind: str, value: object) -> str:
+        """What stands where pydantic, whose word for the mistake is `kind`, wanted something else."""
+        if kind.endswith("_type") and type(value) in _SHAPES:
+            return _SHAPES[type(value)]
+        # Text where a whole section should stand may be anything, a mistyped key with its secret too.
+        section = kind in ("model_type", "dict_type") or (kind == "list_type" and len(path) == 1)
+        return "" if section else self.given(path)
 
     def given(self, path: KeyPath) -> str:
         """` (given: 'abc')`, as typed in the file; nothing where that could show a secret."""
@@ -111,6 +114,12 @@ class Document:
             return ""
         text = self.written[path]
         return f" (given: {text[:60]!r}{'…' if len(text) > 60 else ''})"
+
+
+def _unknown_key(key: str, valid: list[str]) -> str:
+    near = difflib.get_close_matches(key.lower(), valid, 1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"unknown key; {hint}valid here: {', '.join(valid)}"
 
 
 def dotted(path: KeyPath) -> str:
@@ -192,17 +201,22 @@ def _syntax(error: yaml.YAMLError, text: str, words: frozenset[str]) -> str:
         line, column, complaint = len(before) - 1, len(before[-1]), "a control character is not allowed here"
     else:
         assert isinstance(error, yaml.MarkedYAMLError), "the only other kind that PyYAML raises while composing"
+        line, column = _place(error, text)
         complaint = ": ".join(part for part in (error.context, error.problem) if part)
         complaint = re.sub(r"(alias|anchor|handle) '[^']*'", r"\1", complaint)  # a password may begin with * or &
-        at_end = error.problem_mark is None or not text[error.problem_mark.index :].strip("\0\r\n ")
-        mark = error.context_mark if at_end and error.context_mark else error.problem_mark
-        line, column = (mark.line, mark.column) if mark else (0, 0)
     lines = _LINE_BREAK.split(text)
     source = lines[line] if line < len(lines) else ""
     hint = " (inside […] or {…} a ${NAME} needs quotes)" if "${" in source else ""
     start = max(0, column - 60)
     shown = _masked(source, words)[start : start + 100]
     return f"line {line + 1}, column {column + 1}: {complaint}{hint}\n\n    {shown}\n    {' ' * (column - start)}^"
+
+
+def _place(error: yaml.MarkedYAMLError, text: str) -> tuple[int, int]:
+    """Where the mistake is: where it shows, but where it began if it shows only at the end of the file."""
+    at_end = error.problem_mark is None or not text[error.problem_mark.index :].strip("\0\r\n ")
+    mark = error.context_mark if at_end and error.context_mark else error.problem_mark
+    return (mark.line, mark.column) if mark else (0, 0)
 
 
 def _masked(line: str, words: frozenset[str]) -> str:

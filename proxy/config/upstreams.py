@@ -5,6 +5,7 @@ config; hands each upstream its `UpstreamConfig` and, for one model, what holds 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -35,16 +36,20 @@ PASSTHROUGH = "passthrough"
 
 
 def _base_url(value: str) -> str:
-    try:
-        parts = urlsplit(value)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid or not value.isprintable() or " " in value:
+    if not _is_web_address(value) or not value.isprintable() or " " in value:
         raise ValueError("must be a URL such as http://127.0.0.1:11434/v1")
+    parts = urlsplit(value)
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise ValueError("must be a bare URL, without user, query or fragment; a key belongs in api_key")
     return value.rstrip("/")
+
+
+def _is_web_address(value: str) -> bool:
+    try:
+        parts = urlsplit(value)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number
+        return False
 
 
 def _forward_path(value: str) -> str:
@@ -156,15 +161,40 @@ class UpstreamConfig(BaseModel):
         return headers
 
     @model_validator(mode="after")
-    def _addressed(self) -> Self:
-        if self.type == "openai" and not self.base_url:
-            raise ValueError("type openai needs a base_url such as http://127.0.0.1:11434/v1")
-        if self.type == "demo" and self.base_url:
-            raise ValueError("type demo is built in and takes no base_url")
-        vendors = {name.partition("/")[0] for name in self.models if "/" in name}
-        one_vendor = len(vendors) == 1 and all("/" in n for n in self.models) and not set("*?[") & set(min(vendors))
-        if self.type == "litellm" and self.api_key.get_secret_value() and not self.base_url and not one_vendor:
-            raise ValueError("type litellm with an api_key needs models of one vendor, such as ['anthropic/*']")
-        if self.options and self.type != "litellm":
-            raise ValueError("options are for type litellm; send others to the server in headers or in the request")
+    def _agreeing(self) -> Self:
+        for is_wrong, sentence in _DISAGREEMENTS:
+            if is_wrong(self):
+                raise ValueError(sentence)
         return self
+
+
+def _key_for_any_vendor(said: UpstreamConfig) -> bool:
+    """LiteLLM sends the key to the vendor that a model's name begins with, so that it must be one alone."""
+    keyed = said.type == "litellm" and bool(said.api_key.get_secret_value())
+    return keyed and not said.base_url and not _is_one_vendor(said.models)
+
+
+def _is_one_vendor(models: list[str]) -> bool:
+    vendors = {name.partition("/")[0] if "/" in name else "*" for name in models}
+    return len(vendors) == 1 and not set("*?[") & set(min(vendors))
+
+
+# What an upstream's keys must not say together.
+_DISAGREEMENTS: tuple[tuple[Callable[[UpstreamConfig], bool], str], ...] = (
+    (
+        lambda said: said.type == "openai" and not said.base_url,
+        "type openai needs a base_url such as http://127.0.0.1:11434/v1",
+    ),
+    (
+        lambda said: said.type == "demo" and bool(said.base_url),
+        "type demo is built in and takes no base_url",
+    ),
+    (
+        _key_for_any_vendor,
+        "type litellm with an api_key needs models of one vendor, such as ['anthropic/*']",
+    ),
+    (
+        lambda said: said.type != "litellm" and bool(said.options),
+        "options are for type litellm; send others to the server in headers or in the request",
+    ),
+)

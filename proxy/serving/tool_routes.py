@@ -21,12 +21,13 @@ from tools.web_search import SearchArguments
 from ..context import RequestContext, context_of
 from ..house import House
 from ..values.errors import refuse
+from ..values.language import accepted_language, primary_language
 from ..values.request import json_object
 from .bodies import read_body
 from .delivery import send_json, while_connected
 
 _FILTERS = ("allowed_domains", "blocked_domains", "time_range", "published_after", "published_before")
-_SEARCH_FIELDS = frozenset({"query", "limit", "provider", "category", "country", "filters", *_FILTERS})
+_SEARCH_FIELDS = frozenset({"query", "limit", "provider", "category", "country", "language", "filters", *_FILTERS})
 _OPEN_FIELDS = frozenset({"url", "urls", "max_length", "query", "start"})
 
 
@@ -54,7 +55,8 @@ class SearchRoute:
         given = {**given, **(filters or {})}
         _check(SearchArguments, given)
         country = str(given.pop("country", "") or "")
-        session = _session(self._house, context, country, given.get("limit"))
+        language = _language(given.pop("language", None), context)
+        session = _session(self._house, context, country, language, given.get("limit"))
         answer = await session.search_once(given)
         await send_json(send, 200, orjson.dumps({**search_json(answer), "age": answer.age}))
 
@@ -79,11 +81,25 @@ class OpenRoute:
         await send_json(send, 200, orjson.dumps({"pages": pages} if "urls" in given or len(pages) > 1 else pages[0]))
 
 
-def _session(house: House, context: RequestContext, country: str = "", limit: object = None) -> ToolSession:
+def _language(given: object, context: RequestContext) -> str:
+    """What the body says, else what the header does."""
+    if given in (None, ""):
+        return accepted_language(context.headers.get("accept-language", ""))
+    language = primary_language(given) if isinstance(given, str) else ""
+    if not language:
+        text = "`language` must be a language code of two letters, such as `de`."
+        raise refuse(400, text, param="language", code="invalid_value")
+    return language
+
+
+def _session(
+    house: House, context: RequestContext, country: str = "", language: str = "", limit: object = None
+) -> ToolSession:
     options = SessionOptions(
         ledger=Ledger(),
         alone=True,
         country=country.upper() if len(country) == 2 else "",
+        language=language,
         limit=limit if isinstance(limit, int) and limit > 0 else None,
         secrets=context.caller.secrets,
         caller=context.caller.owner,

@@ -25,7 +25,8 @@ class SearchOptions:
     forced: bool = False  # by a `tool_choice` that names search: the first round must search
     allowed: bool = False  # by an `allowed_tools` list that names search
     context_size: str = ""  # low | medium | high
-    country: str = ""
+    country: str = ""  # ISO 3166 alpha-2
+    language: str = ""  # ISO 639-1, from the request's Accept-Language
     allowed_domains: tuple[str, ...] = ()
     blocked_domains: tuple[str, ...] = ()
     max_calls: int | None = None  # how many calls of ours may run at most

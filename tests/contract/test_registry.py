@@ -14,7 +14,9 @@ from providers import registry
 from providers.base import SearchQuery
 from providers.chain import SearchChain
 from providers.registry import NamedProvider, ProviderConfigError, ProviderEntry
+from tests.fakes.config import config, refusal
 
+ROLES = ("search", "read")
 ROOT = Path(__file__).parents[2]
 SECRET = "sk-very-secret-0123456789"
 
@@ -81,10 +83,21 @@ def error_of(**entry: Any) -> str:
 
 
 @pytest.mark.parametrize("kind", sorted(registry.SERVICES))
-def test_every_service_of_the_table_loads_and_does_something(kind: str) -> None:
-    service = registry.load(kind)
-    assert callable(getattr(service, "search", None)) or callable(getattr(service, "read", None))
+def test_every_row_of_the_table_is_true(kind: str) -> None:
+    row, service = registry.SERVICES[kind], registry.load(kind)
+    assert row.roles == tuple(role for role in ROLES if callable(getattr(service, role, None))) != ()
     assert issubclass(service.Settings, BaseModel)
+    settings = service.Settings.model_fields
+    assert not row.variable or row.sets in settings
+    assert not row.keyless or not settings[row.sets].is_required()
+    for advice in row.advice.values():
+        assert "'web'" in advice.format(name="'web'")
+
+
+def test_variables_bring_their_services_in_this_order() -> None:
+    kinds = [kind for kind, row in registry.SERVICES.items() if row.variable]
+    assert kinds == ["tavily", "exa", "brave", "searxng", "perplexity", "serper", "jina", "firecrawl"]
+    assert [kind for kind in kinds if registry.SERVICES[kind].sets == "base_url"] == ["searxng"]
 
 
 def test_importing_the_registry_imports_no_service() -> None:
@@ -257,6 +270,43 @@ def test_a_plugin_cannot_take_a_name_of_ours() -> None:
 @pytest.mark.usefixtures("plugins")
 def test_plugins_are_among_the_known_types() -> None:
     assert "did you mean 'keyed'?" in error_of(name="k", type="keyd")
+
+
+@pytest.mark.usefixtures("plugins")
+def test_what_a_type_can_do_is_known_without_making_one() -> None:
+    can = {
+        kind: registry.roles_of(kind) for kind in ("brave", "direct", "exa", "mapping", "browser", "keyed", "broken")
+    }
+    assert can == {
+        "brave": ("search",),
+        "direct": ("read",),
+        "exa": ("search", "read"),
+        "mapping": ("search",),
+        "browser": ("read",),
+        "keyed": ("search",),
+        "broken": (),
+    }
+
+
+@pytest.mark.usefixtures("plugins")
+def test_a_plugin_is_used_for_what_its_class_has(tmp_path: Path) -> None:
+    file, providers = (
+        tmp_path / "config.yaml",
+        "providers:\n  - {name: a, type: mapping}\n  - {name: b, type: browser}\n",
+    )
+    tools = config(file, providers).tools
+    assert (tools.search, tools.read) == (["a"], ["b"])
+    problems = refusal(file, providers + "tools:\n  search: [a]\n  read: [a]\n")
+    assert "line 6, tools.read[0]: must be the name of a provider that can read (b) (given: 'a')" in problems
+    assert "'browser' cannot search; valid here: a, " in refusal(file, providers, {"WEB_SEARCH_PROVIDER": "browser"})
+
+
+@pytest.mark.usefixtures("plugins")
+def test_a_plugin_that_cannot_be_loaded_is_no_matter_of_the_config(tmp_path: Path) -> None:
+    text = "providers: [{name: y, type: absent}]\ntools: {search: [y], read: [y]}"
+    entries = config(tmp_path / "config.yaml", text).providers
+    with pytest.raises(ProviderConfigError, match=r"'absent' cannot be set up \(AttributeError\)"):
+        build(*entries)
 
 
 @pytest.mark.usefixtures("plugins")

@@ -26,7 +26,7 @@ from tests.fakes.search_engine import HITS, QUERIES, FakeEngine
 from tests.fakes.search_hosted import HOSTED, ROWS
 from tests.fakes.service import KEY, Reply, provider_of, search
 
-SEARCH_SERVICES = sorted(kind for kind in registry.SERVICES if callable(getattr(registry.load(kind), "search", None)))
+SEARCH_SERVICES = sorted(kind for kind, row in registry.SERVICES.items() if "search" in row.roles)
 FAULTS = [(kind, name) for kind, fake in HTTP_FAKES.items() for name in fake.faults]
 FILTERS = [(kind, name) for kind, fake in HTTP_FAKES.items() for name in fake.filters]
 NEEDED_FAULTS = {
@@ -278,3 +278,23 @@ async def test_duckduckgo_drops_advertisements() -> None:
         async with provider_of(fake.entry()) as named:
             with pytest.raises(NoResults):
                 await search(named, SearchQuery("heat"))
+
+
+async def test_two_duckduckgos_each_ask_their_own_page() -> None:
+    from ddgs.engines.duckduckgo import Duckduckgo  # heavy: loaded when first needed, here too
+
+    usual = Duckduckgo.search_url
+    with FakeDuckDuckGo() as first, FakeDuckDuckGo() as second:
+        fakes = {"first": first, "second": second}
+        entries = [fake.entry(in_flight=8).model_copy(update={"name": name}) for name, fake in fakes.items()]
+        named = registry.build(entries, cast(Any, None))
+        try:
+            for name in (*fakes, *fakes):
+                await search(named[name], SearchQuery(f"heat {name}"))
+            together = [search(named[name], SearchQuery(f"heat {name}")) for name in (*fakes, *fakes) * 4]
+            await asyncio.gather(*together)
+        finally:
+            await registry.close(named.values())
+    for name, fake in fakes.items():
+        assert [asked.params["q"] for asked in fake.asked] == [f"heat {name}"] * 10
+    assert Duckduckgo.search_url == usual, "one without a base_url still asks DuckDuckGo's own"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from proxy.config.settings import Config
 from proxy.serving.app import build
 from tests.e2e.conftest import SITE
+from tests.fakes.groundwire import Groundwire
 from tests.fakes.model import ModelServer, call, text
 
 
@@ -28,6 +30,23 @@ async def running(config: Config) -> AsyncIterator[httpx.AsyncClient]:
         yield client
     said.put_nowait({"type": "lifespan.shutdown"})
     await life
+
+
+def test_the_log_calls_a_caller_by_the_name_of_its_key(config: dict[str, Any], model: ModelServer) -> None:
+    """By the place of the key where it has no name; and never by the key itself."""
+    keys = ["sk-canary-1", {"key": "sk-canary-2", "name": "alice"}, {"key": "sk-canary-3", "name": "bob's laptop"}]
+    with Groundwire({**config, "server": {"keys": keys}}, {"GROUNDWIRE_KEYS": "sk-canary-4"}) as proxy:
+        model.script(text("Hello."))
+        question = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
+        for key in ("sk-canary-2", "sk-canary-1", "sk-canary-4", "sk-canary-3", "sk-canary-5"):
+            headers = {"authorization": f"Bearer {key}"}
+            httpx.post(f"{proxy.url}/chat/completions", json=question, headers=headers, timeout=20)
+        log = proxy.ended_log()
+    lines = [line for line in log.splitlines() if "POST /v1/chat/completions" in line]
+    assert [re.findall(r' key=(\w+|".*?")', line) for line in lines] == [
+        ["alice"], ["key1"], ["key4"], ['"bob\'s laptop"'], []
+    ]  # fmt: skip
+    assert "canary" not in log
 
 
 @pytest.mark.parametrize(("private", "cached"), [(True, [False, False, True]), (False, [False, True, True])])

@@ -21,14 +21,13 @@ import yaml
 from providers.base import Page, SearchQuery, SearchResult
 from providers.limits import Limits
 from providers.registry import PLUGINS, SERVICES, load
-from proxy.config.settings import PROVIDER_VARIABLES
 from tests.fakes.groundwire import config_file, groundwire
 
 PAGE = (Path(__file__).parents[2] / "docs" / "providers.md").read_text(encoding="utf-8")
 BLOCKS: dict[str, str] = dict(re.findall(r"```(\w+)\n(.*?)```", PAGE, re.S))
 TABLE = re.findall(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", PAGE, re.M)
 ROWS = {kind: {"does": does, "key": key, "options": options} for kind, _, does, key, options in TABLE}
-KEYS = {kind: variable for variable, kind in PROVIDER_VARIABLES.items() if variable.endswith("_KEY")}
+KEYS = {kind: service.variable for kind, service in SERVICES.items() if service.sets == "api_key"}
 
 
 # The table

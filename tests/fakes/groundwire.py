@@ -122,6 +122,13 @@ class Groundwire:
             time.sleep(0.02)
         raise AssertionError(f"not in the log: {words}\n{self.log.read_text(errors='replace')}")
 
+    def ended_log(self) -> str:
+        """What it wrote, all of it: it is told to stop, and has."""
+        assert self.process is not None
+        self.process.terminate()
+        self.process.wait(20)
+        return self.log.read_text(encoding="utf-8")
+
     @property
     def root(self) -> str:
         return self.url.removesuffix("/v1")

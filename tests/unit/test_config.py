@@ -156,7 +156,7 @@ class TestWithoutAFile:
     @pytest.mark.parametrize("kind", ["tavily", "exa", "jina", "firecrawl"])
     def test_one_instance_searches_and_reads(self, kind: str) -> None:
         zero = from_environment({f"{kind.upper()}_API_KEY": "k"})
-        assert zero.tools.search == zero.tools.read == [kind, "direct"]
+        assert (zero.tools.search, zero.tools.read) == ([kind], [kind, "direct"])
         named = build(zero.providers[:1], Fetcher(Guard()))[kind]
         assert (named.can_search, named.can_read) == (True, True)
 
@@ -167,7 +167,8 @@ class TestWithoutAFile:
             "TAVILY_API_KEY": "t",
             "EXA_API_KEY": "",
         }
-        assert from_environment(environ).tools.search == ["tavily", "searxng", "firecrawl", "direct"]
+        assert from_environment(environ).tools.search == ["tavily", "searxng", "firecrawl"]
+        assert from_environment(environ).tools.read == ["tavily", "firecrawl", "direct"]
 
     @pytest.mark.parametrize("url", ["http://localhost:8080/v1", "http://127.0.0.1:8080", "http://[::1]:8080/v1"])
     def test_our_own_listener_is_a_start_error(self, url: str) -> None:
@@ -196,7 +197,7 @@ class TestFirstSearchProvider:
     def test_one_that_is_not_configured_comes_from_the_environment(self) -> None:
         environ = {"WEB_SEARCH_PROVIDER": "duckduckgo", "SEARXNG_URL": "http://127.0.0.1:8888"}
         chosen = from_environment(environ)
-        assert chosen.tools.search[:2] == ["duckduckgo", "searxng"]
+        assert chosen.tools.search == ["duckduckgo", "searxng"]
         assert "duckduckgo" in [entry.name for entry in chosen.providers]
 
     def test_an_unknown_one_lists_the_valid_ones(self, file: Path) -> None:
@@ -210,9 +211,28 @@ class TestFirstSearchProvider:
         with pytest.raises(ConfigError, match="brave needs BRAVE_API_KEY"):
             from_environment({"WEB_SEARCH_PROVIDER": "brave"})
 
+    @pytest.mark.parametrize("wanted", ["reader", "direct", "crawl4ai"])
+    def test_one_that_cannot_search_lists_those_that_can(self, file: Path, wanted: str) -> None:
+        text = "providers: [{name: reader, type: direct}, {name: ddg, type: duckduckgo}]"
+        problems = refusal(file, text, {"WEB_SEARCH_PROVIDER": wanted})
+        assert f"WEB_SEARCH_PROVIDER cannot be used:\n  {wanted!r} cannot search; valid here: ddg, brave, " in problems
+        assert "crawl4ai" not in problems.partition("valid here")[2]
+
+    def test_the_name_counts_before_the_type_unless_it_cannot_search(self, file: Path) -> None:
+        text = """
+            providers:
+              - {name: x, type: searxng, base_url: "http://127.0.0.1:8888"}
+              - {name: searxng, type: duckduckgo}
+              - {name: y, type: brave, api_key: k}
+              - {name: brave, type: direct}
+            tools: {search: []}
+        """
+        assert config(file, text, {"WEB_SEARCH_PROVIDER": "searxng"}).tools.search == ["searxng"]
+        assert config(file, text, {"WEB_SEARCH_PROVIDER": "brave"}).tools.search == ["y"]
+
     def test_tavily_needs_no_key(self) -> None:
         chosen = from_environment({"WEB_SEARCH_PROVIDER": "tavily"})
-        assert chosen.tools.search == ["tavily", "duckduckgo", "direct"]
+        assert chosen.tools.search == ["tavily", "duckduckgo"]
         [entry] = [entry for entry in chosen.providers if entry.type == "tavily"]
         assert entry.api_key is None
         assert build([entry], Fetcher(Guard()))["tavily"].can_search
@@ -231,6 +251,18 @@ class TestServer:
             ("four", ""),
         ]
         assert "one" not in repr(server)
+
+    def test_two_keys_of_one_name(self, file: Path) -> None:
+        keys = "    - {key: a, name: bob}\n    - {key: b, name: alice}\n    - {key: c, name: bob}\n"
+        problems = refusal(file, f"server:\n  keys:\n{keys}")
+        assert problems.endswith("\n  line 5, server.keys[2].name: must not be the name of another key")
+
+    def test_a_name_that_another_key_has_by_its_place(self, file: Path) -> None:
+        problems = refusal(file, "server: {keys: [{key: one, name: key2}, two]}")
+        assert "line 1, server.keys[0].name: must not be the name of another key" in problems
+        problems = refusal(file, "server: {keys: [{key: one, name: key2}]}", {"GROUNDWIRE_KEYS": "two"})
+        assert "server.keys[0].name: must not be the name of another key" in problems
+        assert len(config(file, "server: {keys: [{key: one, name: key1}, two, {key: 3, name: key3}]}").server.keys) == 3
 
     @pytest.mark.parametrize("key", ["''", "two words", "naïve", "true", "[a]"])
     def test_a_key_that_cannot_be_sent_is_refused_unseen(self, file: Path, key: str) -> None:
@@ -283,15 +315,35 @@ class TestTools:
         problems = refusal(file, f"tools:\n  mode: {written}\n")
         assert f"line 2, tools.mode: must be 'auto', 'on_request' or 'off' (given: '{written}')" in problems
 
-    def test_names_left_out_are_all_providers_in_order(self, file: Path) -> None:
-        providers = "providers: [{name: b, type: direct}, {name: a, type: duckduckgo}]\n"
+    def test_names_left_out_are_all_that_can_in_order(self, file: Path) -> None:
+        providers = "providers: [{name: c, type: direct}, {name: b, type: jina}, {name: a, type: duckduckgo}]\n"
         assert config(file, providers).tools.search == ["b", "a"]
-        assert config(file, providers).tools.read == ["b", "a"]
+        assert config(file, providers).tools.read == ["c", "b"]
         assert config(file, providers + "tools: {search: [], read: [b]}").tools.search == []
 
-    def test_an_unknown_name_lists_the_configured_ones(self, file: Path) -> None:
-        text = "providers:\n  - {name: ddg, type: duckduckgo}\ntools:\n  search:\n    - ddg\n    - dgd\n"
-        assert "line 6, tools.search[1]: must be the name of a provider (ddg) (given: 'dgd')" in refusal(file, text)
+    @pytest.mark.parametrize("name", ["dgd", "reader"])
+    def test_a_name_that_cannot_search_lists_those_that_can(self, file: Path, name: str) -> None:
+        providers = "providers:\n  - {name: ddg, type: duckduckgo}\n  - {name: reader, type: direct}\n"
+        problems = refusal(file, f"{providers}tools:\n  search:\n    - ddg\n    - {name}\n")
+        expected = f"line 7, tools.search[1]: must be the name of a provider that can search (ddg) (given: '{name}')"
+        assert expected in problems
+
+    def test_a_name_that_cannot_read_lists_those_that_can(self, file: Path) -> None:
+        providers = "providers:\n  - {name: ddg, type: duckduckgo}\n"
+        problems = refusal(file, providers + "tools:\n  read: [ddg]\n")
+        expected = "line 4, tools.read[0]: must be the name of a provider that can read (none is configured)"
+        assert expected + " (given: 'ddg')" in problems
+
+    def test_the_line_is_right_behind_a_first_provider_from_the_environment(self, file: Path) -> None:
+        text = "providers:\n  - {name: ddg, type: duckduckgo}\ntools:\n  search:\n    - dgd\n    - ddg\n"
+        problems = refusal(file, text, {"WEB_SEARCH_PROVIDER": "tavily"})
+        assert (
+            "line 5, tools.search[0]: must be the name of a provider that can search (ddg, tavily) (given:" in problems
+        )
+
+    def test_a_type_that_is_not_known_is_the_one_problem(self, file: Path) -> None:
+        problems = refusal(file, "providers: [{name: web, type: altavista}]\ntools: {search: [web], read: [web]}")
+        assert problems.count("\n") == 1
 
     def test_an_unknown_provider_type_lists_the_valid_ones(self, file: Path) -> None:
         problems = refusal(file, "providers:\n  - {name: web, type: altavista}\n")
