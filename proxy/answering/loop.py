@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from tools import prompts
 from tools.base import ToolCall, ToolResult
 
 from ..upstreams import repairs
@@ -36,8 +37,6 @@ from ..values.events import (
 )
 from .offer import Offer, tool_name
 from .turns import calls_in, marked, new_key
-
-NUDGE = "Do not announce it: call the tool {tool} now, then answer from what it returns."
 
 _MARKER = re.compile(r"\[\d{1,3}\]")
 _SENTENCE_END = re.compile(r"[.!?…。！？]+\s+|\n+|。")
@@ -254,7 +253,8 @@ class ToolLoop:
         if whole and self._may_nudge and not ours and not self._last and announces_search("".join(self._round.text)):
             self._may_nudge = False
             self._messages.append({"role": "assistant", "content": without_thinking("".join(self._round.text))})
-            self._messages.append({"role": "user", "content": NUDGE.format(tool=next(iter(self._offer.owned)))})
+            nudge = prompts.NUDGE.format(tool=next(iter(self._offer.owned)))
+            self._messages.append({"role": "user", "content": nudge})
             self._next_round()
             return []
         if not self._formatted:

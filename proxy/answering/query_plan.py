@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tools import prompts
 from tools.clean import clean, cut_place, one_line
 from tools.provenance import normalise, urls_in
 from tools.web_search import MAX_QUERY
@@ -18,10 +19,6 @@ from . import phrases
 
 MOST_URLS = 3
 LONGEST_MESSAGE = 12_000  # of a longer one the beginning and the end are read: there the request stands
-REWRITE_PROMPT = (
-    "Write the web search query that finds what the user's last message asks for. It must be understood without the "
-    "conversation: put names in place of words like it, she or there. Answer with the query alone, on one line."
-)
 LONG = 140  # from here on only the sentences that ask
 LONGEST_REWRITTEN = 200
 MOST_BACK = 5  # earlier messages of the user that a question may lean on
@@ -104,9 +101,8 @@ def rewriting(body: Mapping[str, Any]) -> dict[str, Any]:
     """One short call that asks the same model for a query. A single user message: some templates know no other role."""
     given = body.get("messages")
     said = [message for message in given if _role(message) in ("user", "assistant")] if isinstance(given, list) else []
-    names = {"user": "User", "assistant": "Assistant"}
-    lines = [f"{names[message['role']]}: {_told(message)}" for message in said[-6:]]
-    prompt = "\n".join([*lines, "", REWRITE_PROMPT])
+    lines = [f"{prompts.SPEAKERS[message['role']]}: {_told(message)}" for message in said[-6:]]
+    prompt = "\n".join([*lines, "", prompts.REWRITE_QUERY])
     limit = "max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"
     return {"model": body.get("model"), "messages": [{"role": "user", "content": prompt}], "stream": False, limit: 200}
 
