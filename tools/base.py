@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from providers.base import Role
 
+from . import prompts
 from .ledger import Source
 
 if TYPE_CHECKING:
@@ -60,6 +61,13 @@ class ToolSpec:
     parameters: Mapping[str, Any]
 
 
+def described(
+    schemas: Mapping[str, Mapping[str, Any]], words: Mapping[str, str], **places: object
+) -> dict[str, dict[str, Any]]:
+    """The parameters of a tool, each with what the model reads of it."""
+    return {name: {**schema, "description": words[name].format(**places)} for name, schema in schemas.items()}
+
+
 class BadArguments(Exception):
     """The call cannot be understood or may not run. The message says to the model what is wrong with it."""
 
@@ -102,7 +110,7 @@ class Tool(Generic[Arguments, Finding]):
 def decode_arguments(text: str) -> dict[str, Any]:
     """The object in the arguments text: also if it is missing, encoded twice, or has words around it."""
     if len(text) > MAX_ARGUMENTS:
-        raise BadArguments("the arguments are too long")
+        raise BadArguments(prompts.TOO_LONG)
     value: Any = text
     for _ in range(3):
         if isinstance(value, dict):
@@ -112,7 +120,7 @@ def decode_arguments(text: str) -> dict[str, Any]:
         if not isinstance(value, str):
             break
         value = _json_in(value)
-    raise BadArguments("the arguments are not a JSON object")
+    raise BadArguments(prompts.NOT_AN_OBJECT)
 
 
 def _json_in(text: str) -> Any:
@@ -124,7 +132,7 @@ def _json_in(text: str) -> Any:
     try:
         return reader.raw_decode(text, text.index("{"))[0]
     except (ValueError, RecursionError):
-        raise BadArguments("the arguments are not valid JSON") from None
+        raise BadArguments(prompts.NOT_JSON) from None
 
 
 def validate(kind: type[Arguments], given: Mapping[str, Any]) -> Arguments:
@@ -136,5 +144,5 @@ def validate(kind: type[Arguments], given: Mapping[str, Any]) -> Arguments:
 
 
 def _problem(detail: Mapping[str, Any]) -> str:
-    what = "is missing or empty" if detail["type"] == "missing" else detail["msg"].removeprefix("Input ")
+    what = prompts.MISSING if detail["type"] == "missing" else detail["msg"].removeprefix("Input ")
     return " ".join([".".join(str(part) for part in detail["loc"]), what]).strip()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from providers.chain import Opened
 
+from . import prompts
 from .clean import clean, cut_place, one_line
 from .provenance import Address
 from .relevance import relevance
@@ -17,7 +18,6 @@ from .render import MAX_TITLE, PagePart, escape, remark
 SHORTEST = 200  # less than this is no use to a reader
 SHORT_PAGE = 1000
 LONGEST_PAGE = 1_000_000  # what is kept of one page
-GAP = "[…]"
 # Code, which is kept as it is, or a comment of HTML, which no reader of the page sees.
 CODE_OR_COMMENT = re.compile(
     r"(^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\2|\Z)|`[^`\n]+`)|<!--.*?-->", re.MULTILINE | re.DOTALL
@@ -61,12 +61,12 @@ def part_of(page: ReadPage, start: int, query: str, max_length: int) -> PagePart
     """What the model asked to read of a page: the passages for `query`, or the text from `start` on."""
     note, next_start = page.message, None
     if start >= len(page.text):
-        return PagePart(page.address.url, error=f"start={start} is beyond its end, it has {len(page.text)} characters")
+        return PagePart(page.address.url, error=prompts.BEYOND_END.format(start=start, length=len(page.text)))
     short = len(page.text) - start <= min(max_length, SHORT_PAGE)  # nothing is won by picking from it
     content = passages(page.text[start:], query, max_length) if query and not short else ""
     truncated = bool(content) and len(content) < len(page.text) - start
     if query and not content and not short:
-        note = f"{note} No passage speaks of the query; the page follows from start={start}.".strip()
+        note = f"{note} {prompts.NO_PASSAGE.format(start=start)}".strip()
     if not content:
         end = cut(page.text, start, max_length)
         content, truncated = page.text[start:end].strip("\n"), end < len(page.text)
@@ -109,15 +109,15 @@ def passages(text: str, query: str, max_length: int) -> str:
             break
         if not chosen:
             paragraph = paragraph[: cut(paragraph, 0, room)].rstrip()
-        cost = len(paragraph) + len(GAP) + 4
+        cost = len(paragraph) + len(prompts.GAP) + 4
         if cost <= room or not chosen:
             chosen[number] = paragraph
             room -= cost
     pieces: list[str] = []
     last = -1
     for number in sorted(chosen):
-        pieces += [GAP, chosen[number]] if number > last + 1 else [chosen[number]]
+        pieces += [prompts.GAP, chosen[number]] if number > last + 1 else [chosen[number]]
         last = number
     if chosen and last < len(paragraphs) - 1:
-        pieces.append(GAP)
+        pieces.append(prompts.GAP)
     return "\n\n".join(pieces)

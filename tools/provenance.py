@@ -15,6 +15,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from providers.urls import encode_url, host_of, in_domains
 
+from . import prompts
+
 Mode = Literal["strict", "context", "open"]
 
 MAX_URL = 8192
@@ -73,7 +75,7 @@ class Provenance:
     def admit(self, url: str) -> Address:
         page = normalise(url)
         if not page:
-            raise Refused("this is not a web address")
+            raise Refused(prompts.NO_ADDRESS)
         for text in self._unread:
             self.add(urls_in(text))
         self._unread.clear()
@@ -81,23 +83,18 @@ class Provenance:
         if self._mode == "open":
             return address or _address(url)
         if address is None:
-            raise Refused(
-                "only URLs from the user's messages, from search results or from opened pages may be opened, exactly "
-                f"as they stand there, and this is none of them. {self._offer()}"
-            )
+            raise Refused(prompts.UNKNOWN_ADDRESS.format(offer=self._offer()))
         if address.depth:
             followed = self._followed.setdefault(host_of(page), set())
             if page not in followed and len(followed) >= LINKS_PER_HOST:
-                raise Refused(
-                    f"at most {LINKS_PER_HOST} links to one site may be followed in one answer. {self._offer()}"
-                )
+                raise Refused(prompts.TOO_MANY_LINKS.format(most=LINKS_PER_HOST, offer=self._offer()))
             followed.add(page)
         return address
 
     def _offer(self) -> str:
         first = [encode_url(address.url) for address in self._known.values() if not address.depth]
         offered = [url for url in first if len(url) <= 300][-8:]
-        return "You may open: " + ", ".join(offered) if offered else "Search first, then open a result."
+        return prompts.MAY_OPEN.format(urls=", ".join(offered)) if offered else prompts.SEARCH_FIRST
 
 
 def _address(url: str, depth: int = 0) -> Address:

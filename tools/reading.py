@@ -12,6 +12,7 @@ from typing import ParamSpec, TypeVar
 from providers.chain import ReadChain
 from providers.urls import host_of
 
+from . import prompts
 from .options import SessionOptions, ToolPolicy
 from .pages import SHORTEST, ReadPage, part_of, prepare
 from .provenance import Address, Domains, Provenance, Refused, holds_secret, normalise
@@ -19,7 +20,6 @@ from .render import PagePart
 
 MOST_URLS = 20  # in one call
 BOOK = 50_000  # characters, some milliseconds of work
-CARRIES_KEY = "It holds what looks like a key or password, which must not leave; leave that out"
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -79,9 +79,9 @@ class PageReader:
     async def _read(self, url: str) -> ReadPage:
         """A page, read once per request however often and in however many parts it is asked for."""
         if holds_secret(url, self._options.secrets):
-            raise Refused(CARRIES_KEY)
+            raise Refused(prompts.CARRIES_KEY)
         if not self._domains.permit(url):
-            raise Refused("its domain is not among those that may be opened here")
+            raise Refused(prompts.FOREIGN_DOMAIN)
         address = self._provenance.admit(url)
         page = normalise(address.url)
         if page not in self._pages:
@@ -91,18 +91,18 @@ class PageReader:
 
     def _count(self, host: str) -> None:
         if self.opened >= self._most:
-            raise Refused(f"the {self.opened} pages that one answer may open are used up; answer with what you have")
+            raise Refused(prompts.PAGES_USED_UP.format(opened=self.opened))
         if self._opened_of[host] >= self._most_per_host:
-            raise Refused(f"{self._opened_of[host]} pages of this site were opened, more are not allowed in one answer")
+            raise Refused(prompts.SITE_USED_UP.format(opened=self._opened_of[host]))
         self.opened += 1
         self._opened_of[host] += 1
 
     async def _fetch(self, address: Address) -> ReadPage:
         if self._chain is None:
-            raise Refused("no reader is configured")
+            raise Refused(prompts.NO_READER)
         opened = await self._chain.read(address.url, self._options.caller, self._options.observe)
         if not self._domains.permit(opened.page.url or address.url):
-            raise Refused("it leads to a domain that is not among those that may be opened here")
+            raise Refused(prompts.LEADS_TO_FOREIGN_DOMAIN)
         return await _aside(len(opened.page.text), prepare, address, opened)
 
 

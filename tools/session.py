@@ -18,14 +18,14 @@ from providers.base import SearchQuery
 from providers.chain import Found
 from providers.errors import ProviderError
 
-from . import open_page, web_search
+from . import open_page, prompts, web_search
 from .base import BadArguments, Tool, ToolCall, ToolOutput, ToolResult, decode_arguments, validate
 from .clean import one_line
 from .open_page import OpenArguments
 from .options import SessionOptions
 from .provenance import Provenance, Refused
 from .reading import PageReader
-from .render import CITE, PagePart, SearchAnswer, escape, pages_text, reading_text, search_text, sentence
+from .render import PagePart, SearchAnswer, escape, pages_text, reading_text, search_text, sentence
 from .web_search import MAX_SNIPPET, SearchArguments
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class ToolSession:
             self._remembered[call.key] = failure or await call.tool.settle(self, finding)
         results = [self._result(call.id, understood) for call, understood in zip(calls, turn, strict=True)]
         if self.options.assist and results and results[-1].sources:
-            reminder = CITE.format(n=results[-1].sources[0].n)
+            reminder = prompts.CITE.format(n=results[-1].sources[0].n)
             results[-1] = replace(results[-1], text=f"{results[-1].text}\n\n{reminder}")
         return results
 
@@ -129,9 +129,9 @@ class ToolSession:
     async def search(self, query: SearchQuery, provider: str = "") -> Found:
         """What the chain finds, as long as the request may search. `provider` is asked first."""
         if self._toolbox.search is None:
-            raise BadArguments("no search provider is configured")
+            raise BadArguments(prompts.NO_SEARCH)
         if self.searches >= self._policy.max_searches:
-            raise BadArguments(f"the {self.searches} searches of this answer are used up")
+            raise BadArguments(prompts.SEARCHES_USED_UP.format(searches=self.searches))
         self.searches += 1
         return await self._toolbox.search.search(query, provider or None, self.options.caller, self.options.observe)
 
@@ -146,12 +146,12 @@ class ToolSession:
         """The tool and its arguments, or what is wrong with the call. No provider is asked before this."""
         tool = self._toolbox.tools.get(call.tool)
         if tool is None:
-            names = ", ".join(self.options.names or self._toolbox.tools) or "none"
-            return f"There is no tool {one_line(call.tool, 100)!r}. Valid names: {names}."
+            names = ", ".join(self.options.names or self._toolbox.tools) or prompts.NO_NAMES
+            return prompts.NO_SUCH_TOOL.format(name=one_line(call.tool, 100), names=names)
         try:
             return _ValidCall(tool, validate(tool.arguments, decode_arguments(call.arguments)))
         except BadArguments as error:
-            return f"The call was not run: {escape(one_line(str(error), 500))}. Its arguments look like {tool.form}"
+            return prompts.BAD_CALL.format(problem=escape(one_line(str(error), 500)), example=tool.form)
 
     def _admitted(self, calls: Iterable[_ValidCall]) -> list[_ValidCall]:
         """Those that run now: each once, none that ran before, and no more than are allowed."""
@@ -174,11 +174,9 @@ class ToolSession:
             return ToolResult(call_id, call, ok=False)
         output = self._remembered.get(call.key)
         if output is None:
-            most = self._policy.max_parallel
-            reason = (
-                f"at most {most} calls run in one turn" if self._calls_left is None else "no more calls are allowed"
-            )
-            return ToolResult(call_id, f"Not run: {reason}. Use what came back.", ok=False)
+            at_once = prompts.TOO_MANY_AT_ONCE.format(most=self._policy.max_parallel)
+            reason = at_once if self._calls_left is None else prompts.CALLS_USED_UP
+            return ToolResult(call_id, prompts.NOT_RUN.format(reason=reason), ok=False)
         return ToolResult(call_id, output.text, output.ok, output.provider, output.sources)
 
 

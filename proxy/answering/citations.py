@@ -240,18 +240,16 @@ class Citer:
             return self._unfinished(text, i, _BRACKET_BEGUN, _MOST_BRACKET)
         end = marker.end()
         opens = text.startswith("(", end)
-        target = text[end + 1 : end + 9].lower()
-        linked = opens and target.startswith(_TARGETS)
-        if not self._ending:
-            undecided = opens and not linked and any(start.startswith(target) for start in _TARGETS)
-            if undecided or end == len(text):
-                return _HOLD
-        if opens and before.endswith("!"):  # an image
+        target = text[end + 1 : end + 9].lower() if opens else ""
+        if not self._ending and (end == len(text) or (opens and _may_become_target(target))):
+            return _HOLD
+        image = opens and before.endswith("!")
+        if image:
             self._put(marker.group())
+        cited = not image and self._cite(marker.group(2), marker.group())
+        if opens and not cited:
             self._step = Citer._closed
-        elif not self._cite(marker.group(2), marker.group()) and opens:
-            self._step = Citer._closed
-        elif linked:
+        elif target.startswith(_TARGETS):
             self._step, self._depth, self._swallowing = Citer._target, 0, True
         self._floor = end
         return end
@@ -310,6 +308,11 @@ def _marker(source: Source, style: CitationStyle) -> str:
 def _footer_line(source: Source) -> str:
     title = re.sub(r"([\[\]\\])", r"\\\1", source.title)
     return f"[{source.n}] [{title}]({source.url})" if source.linkable else f"[{source.n}] {title}"
+
+
+def _may_become_target(begun: str) -> bool:
+    """Is what stands behind a `(` the beginning of a web address, and too short to be one?"""
+    return not begun.startswith(_TARGETS) and any(target.startswith(begun) for target in _TARGETS)
 
 
 def _may_be_cited(before: str) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from tools import prompts
 from tools.base import ToolCall, ToolResult
 
 from ..upstreams import repairs
@@ -41,8 +42,6 @@ from .offer import Offer, tool_name
 from .turns import marked, new_key
 
 MOST_REPLANS = 4  # of one request: one for each upstream, and some for those that change their mind
-
-NUDGE = "Do not announce it: call the tool {tool} now, then answer from what it returns."
 
 _MARKER = re.compile(r"\[\d{1,3}\]")
 _SENTENCE_END = re.compile(r"[.!?…。！？]+\s+|\n+|。")
@@ -306,7 +305,7 @@ class ToolLoop:
 
     def _nudge(self) -> Event:
         self._may_nudge = False
-        text = NUDGE.format(tool=next(iter(self._offer.owned)))
+        text = prompts.NUDGE.format(tool=next(iter(self._offer.owned)))
         return self._grow([self._assistant_message([]), {"role": "user", "content": text}])
 
     def _run(self, ours: Sequence[_PendingCall]) -> list[Event]:

@@ -1,5 +1,6 @@
 """What people say around a question, as patterns: greetings, thanks, politeness, orders to the model, tasks that need
-no search, words that point back. Handed to `query_plan`, which decides what each of them means for a query.
+no search, words that point back. What each of them means for a query is decided in `search_need`, `user_message`,
+`question_words` and `query_plan`.
 """
 
 from __future__ import annotations

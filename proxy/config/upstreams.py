@@ -23,7 +23,7 @@ from pydantic import (
 
 from providers.settings import Count, Seconds, off
 
-from ..upstreams.litellm_transport import available
+from ..upstreams.litellm_library import available
 from ..upstreams.profiles import PROFILES
 from ..upstreams.repairs import REPAIRS
 

@@ -86,28 +86,34 @@ class ChunkReader:
         usage: list[Event] = [UsageSeen(self._usage)] if self._usage else []
         return [*self._calls.flush(), *usage, Finished(self._reason)]
 
-    def _read(self, chunk: object, out: list[Event]) -> None:
-        if not isinstance(chunk, dict) or "error" in chunk or chunk.get("object") == "error":
-            error = as_error(chunk)
-            if error is not None:
-                self._over = True
-                out.append(error)
-                return
-            if not isinstance(chunk, dict):
-                return
+    def _read(self, chunk: Any, out: list[Event]) -> None:
+        suspect = not isinstance(chunk, dict) or "error" in chunk or chunk.get("object") == "error"
+        if suspect and not self._is_readable(chunk, out):
+            return
         if not self.begun:
-            self.begun = True
-            kept = {key: chunk[key] for key in _KEPT_FIELDS if chunk.get(key) is not None}
-            out.append(Begun(str(chunk.get("model") or ""), kept))
-        usage = chunk.get("usage")
-        if not usage and isinstance(chunk.get("x_groq"), dict):
-            usage = chunk["x_groq"].get("usage")
+            self._begin(chunk, out)
+        usage = chunk.get("usage") or ("x_groq" in chunk and _groq_usage(chunk))
         if usage and isinstance(usage, dict):
             self._usage = usage
         choices = chunk.get("choices")
         choice = choices[0] if choices and isinstance(choices, list) else None
-        if not isinstance(choice, dict):
-            return
+        if isinstance(choice, dict):
+            self._read_choice(choice, out)
+
+    def _is_readable(self, chunk: object, out: list[Event]) -> bool:
+        """Some servers say in every chunk that there is no error; only a real one ends the answer."""
+        failed = as_error(chunk)
+        if failed is not None:
+            self._over = True
+            out.append(failed)
+        return failed is None and isinstance(chunk, dict)
+
+    def _begin(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        self.begun = True
+        kept = {key: chunk[key] for key in _KEPT_FIELDS if chunk.get(key) is not None}
+        out.append(Begun(str(chunk.get("model") or ""), kept))
+
+    def _read_choice(self, choice: dict[str, Any], out: list[Event]) -> None:
         delta = choice.get("delta")
         if delta and isinstance(delta, dict):
             self._read_delta(delta, out)
@@ -130,6 +136,12 @@ class ChunkReader:
         for entry in calls if isinstance(calls, list) else ():
             if isinstance(entry, dict):
                 out += self._calls.feed(entry)
+
+
+def _groq_usage(chunk: Mapping[str, Any]) -> Any:
+    """Groq counts in a place of its own."""
+    groq = chunk.get("x_groq")
+    return groq.get("usage") if isinstance(groq, dict) else None
 
 
 def _parse(payload: bytes) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Generator, Mapping
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from ..values.markdown import LOOK_BACK
 
@@ -172,32 +172,17 @@ class Tape:
     def json(self) -> Steps[Any]:
         """A JSON object or list. Line feeds in strings are let through, as models write them."""
         begin = self.at
-        closers: list[str] = []
-        wants = "value"
-        while True:
+        place = _JsonPlace()
+        while not place.over:
             yield from self.blanks(MOST_HELD)
-            char = yield from self.peek()
-            if char == '"' and wants in ("value", "value]", "key", "key}"):
+            kind = place.take((yield from self.peek()))
+            if kind == "mark":
+                self.at += 1
+            elif kind == "string":
                 yield from self._string()
-                wants = ":" if wants.startswith("key") else ","
-            elif char and char in "{[" and wants.startswith("value") and len(closers) < _MOST_DEPTH:
-                self.at += 1
-                closers.append("}" if char == "{" else "]")
-                wants = "key}" if char == "{" else "value]"
-            elif closers and char == closers[-1] and (wants == "," or wants.endswith(char)):
-                self.at += 1
-                closers.pop()
-                wants = ","
-            elif char and char == wants and closers:
-                self.at += 1
-                wants = "value" if char == ":" or closers[-1] == "]" else "key"
-            elif closers and wants.startswith("value"):
-                yield from self._scalar()
-                wants = ","
             else:
-                raise NotACall
-            if not closers:
-                return parsed(self.cut(begin, self.at))
+                yield from self._scalar()
+        return parsed(self.cut(begin, self.at))
 
     def _string(self) -> Steps[None]:
         self.at += 1
@@ -222,6 +207,53 @@ class Tape:
         if not _SCALAR.fullmatch(run):
             raise NotACall
         self.at += len(run)
+
+
+# What JSON wants next: a value or a key, here also the end of a list or an object that is still empty, a colon, or what
+# follows a value: a comma, or the end of what the value stands in.
+_Wanted: TypeAlias = Literal["value", "value]", "key", "key}", ":", ","]
+_AFTER_STRING: dict[str, _Wanted] = {"value": ",", "value]": ",", "key": ":", "key}": ":"}
+_OPENERS: dict[str, tuple[str, _Wanted]] = {"{": ("}", "key}"), "[": ("]", "value]")}
+_AFTER_COMMA: dict[str, _Wanted] = {"}": "key", "]": "value"}
+_MAY_CLOSE = frozenset({("}", "key}"), ("}", ","), ("]", "value]"), ("]", ",")})
+
+
+class _JsonPlace:
+    """How far a JSON value has been read: what may come next, and what is still open."""
+
+    def __init__(self) -> None:
+        self.over = False
+        self._wants: _Wanted = "value"
+        self._closers: list[str] = []
+
+    def take(self, char: str) -> Literal["mark", "string", "scalar"]:
+        """What stands at this character: a mark is the character itself. Nothing else may stand here: `NotACall`."""
+        wants, closers = self._wants, self._closers
+        if char == '"' and wants in _AFTER_STRING:
+            self._wants = _AFTER_STRING[wants]
+            self.over = not closers
+            return "string"
+        if wants in ("value", "value]") and char in _OPENERS and len(closers) < _MOST_DEPTH:
+            closer, self._wants = _OPENERS[char]
+            closers.append(closer)
+            return "mark"
+        if not closers:
+            raise NotACall
+        return self._take_inside(char, wants, closers)
+
+    def _take_inside(self, char: str, wants: _Wanted, closers: list[str]) -> Literal["mark", "scalar"]:
+        if char == closers[-1] and (char, wants) in _MAY_CLOSE:
+            closers.pop()
+            self.over = not closers
+            self._wants = ","
+            return "mark"
+        if char == wants:
+            self._wants = "value" if char == ":" else _AFTER_COMMA[closers[-1]]
+            return "mark"
+        if wants not in ("value", "value]"):
+            raise NotACall
+        self._wants = ","
+        return "scalar"
 
 
 def parsed(text: str) -> Any:

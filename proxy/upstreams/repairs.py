@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -38,6 +38,7 @@ ALL_ON: frozenset[str] = frozenset()
 _ALPHABET = string.ascii_letters + string.digits
 _REASONS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
 _LENGTH_REASONS = frozenset({"max_tokens", "MAX_TOKENS", "model_length"})
+_CALL_KEYS = frozenset({"index", "id", "type", "function"})
 _KIMI_COUNT = re.compile(r":\d+\Z")
 _STRUCTURE = re.compile(r'["{}\[\]]')
 _IN_STRING = re.compile(r'["\\]')
@@ -168,6 +169,14 @@ class _StreamedCall:
         except orjson.JSONDecodeError:
             return False
 
+    def is_another(self, raw_id: str, name: str, arguments: str) -> bool:
+        """Does a fragment that came under this call's index begin a call of its own? Only one with a name does."""
+        if not (name and self.name):
+            return False
+        if raw_id:
+            return bool(self.raw_id) and raw_id != self.raw_id
+        return self.complete and (name != self.name or bool(arguments))
+
 
 class Calls:
     """The calls of one answer, assembled from their fragments. The first piece of each has its id and its name."""
@@ -187,10 +196,14 @@ class Calls:
         arguments = call_arguments(function.get("arguments"))
         call = self._call_of(entry, name, arguments)
         call.said += arguments
-        extra = {k: v for k, v in entry.items() if k not in ("index", "id", "type", "function") and v is not None}
-        if call.name:
-            arguments = call.arguments.feed(arguments) if call.arguments else arguments
-            return [ToolCallDelta(call.number, arguments=arguments, extra=extra or None)] if arguments or extra else []
+        extra = {k: v for k, v in entry.items() if k not in _CALL_KEYS and v is not None}
+        if not call.name:
+            return self._begin(call, name, arguments, extra)
+        arguments = call.arguments.feed(arguments) if call.arguments else arguments
+        return [ToolCallDelta(call.number, arguments=arguments, extra=extra or None)] if arguments or extra else []
+
+    def _begin(self, call: _StreamedCall, name: str, arguments: str, extra: dict[str, Any]) -> list[Event]:
+        """A call is shown once its name is known; what came before that waits."""
         call.early += arguments
         call.extra |= extra
         if not name:
@@ -211,18 +224,19 @@ class Calls:
         if "call_index" in self._off:
             index = index if isinstance(index, int) else 0
             return self._by_index.get(index) or self._new_call(raw_id, index)
-        if isinstance(index, int):
-            call = self._by_index.get(index)
-            other_id = raw_id and call is not None and call.raw_id and raw_id != call.raw_id
-            goes_on = not raw_id and call is not None and call.complete and (call.name != name or arguments)
-            another = name and call is not None and call.name and (other_id or goes_on)
-            if call is None or another:
-                return self._new_call(raw_id, index)
-            if raw_id and not call.raw_id and not call.name:
-                call.raw_id = call.id = raw_id
-            return call
-        for call in self._calls:
-            if raw_id and call.raw_id == raw_id and not (name and call.complete):
+        if not isinstance(index, int):
+            return self._call_without_index(raw_id, name)
+        call = self._by_index.get(index)
+        if call is None or call.is_another(raw_id, name, arguments):
+            return self._new_call(raw_id, index)
+        if raw_id and not call.raw_id and not call.name:
+            call.raw_id = call.id = raw_id
+        return call
+
+    def _call_without_index(self, raw_id: str, name: str) -> _StreamedCall:
+        """The one with its id; without any the last, unless there is a name, which begins a new one."""
+        for call in self._calls if raw_id else ():
+            if call.raw_id == raw_id and not (name and call.complete):
                 return call
         if raw_id or name or not self._calls:
             return self._new_call(raw_id, None)
@@ -276,12 +290,7 @@ class AnswerRepair:
                 else:
                     self._read(event, out)
             elif isinstance(event, ToolCallDelta):
-                if event.id:
-                    self._trust_the_wire(out)
-                    self._numbers[event.index] = self._calls
-                    self._calls += 1
-                number = self._numbers.get(event.index, event.index)
-                out.append(event if number == event.index else replace(event, index=number))
+                self._pass_call(event, out)
             elif isinstance(event, Finished):
                 self._flush(out)
                 out.append(self._finish(event))
@@ -292,17 +301,29 @@ class AnswerRepair:
                 out.append(event)
         return out
 
+    def _pass_call(self, event: ToolCallDelta, out: list[Event]) -> None:
+        """A call that was sent as one, numbered among all calls of the answer."""
+        if event.id:
+            self._trust_the_wire(out)
+            self._numbers[event.index] = self._calls
+            self._calls += 1
+        number = self._numbers.get(event.index, event.index)
+        out.append(event if number == event.index else replace(event, index=number))
+
     def _read(self, event: TextDelta, out: list[Event]) -> None:
         if self._thoughts is None:
             self._answer(event.text, out)
             return
-        for kind, text in self._thoughts.feed(event.text):
+        self._put_thoughts(self._thoughts.feed(event.text), out)
+        if self._thoughts.done:
+            self._thoughts = None
+
+    def _put_thoughts(self, found: Iterable[tuple[str, str]], out: list[Event]) -> None:
+        for kind, text in found:
             if kind == "thought":
                 out.append(ReasoningDelta({"reasoning_content": text}, echoed=False))
             else:
                 self._answer(text, out)
-        if self._thoughts.done:
-            self._thoughts = None
 
     def _answer(self, text: str, out: list[Event]) -> None:
         if self._leaks is None:
@@ -343,12 +364,9 @@ class AnswerRepair:
             self._leaks = None
 
     def _flush(self, out: list[Event]) -> None:
-        for kind, text in self._thoughts.flush() if self._thoughts else ():
-            if kind == "thought":
-                out.append(ReasoningDelta({"reasoning_content": text}, echoed=False))
-            else:
-                self._answer(text, out)
-        self._thoughts = None
+        if self._thoughts is not None:
+            self._put_thoughts(self._thoughts.flush(), out)
+            self._thoughts = None
         if self._leaks is not None:
             self._put(self._leaks.flush(), out)
             self._leaks = None

@@ -81,17 +81,24 @@ class Code:
         mark, size = self._run_mark, self._run
         self._run = 0
         if self._place == "fence":
-            if mark == self._mark and size >= self._size and self._run_begins_line:
-                self._place = "closing"
+            self._end_run_in_fence(mark, size)
         elif self._place == "info":
-            if mark == self._mark:  # a backtick fence has none on its first line: this was a span all along
-                self._place = "prose" if size == self._size else "span"
+            self._end_run_behind_fence(mark, size)
         elif self._place == "span" and mark == "`" and size == self._size:
             self._place = "prose"
         elif size >= 3 and self._run_begins_line:
             self._place, self._mark, self._size = "info", mark, size
         elif self._place == "prose" and mark == "`":
             self._place, self._mark, self._size = "span", mark, size
+
+    def _end_run_in_fence(self, mark: str, size: int) -> None:
+        if mark == self._mark and size >= self._size and self._run_begins_line:
+            self._place = "closing"
+
+    def _end_run_behind_fence(self, mark: str, size: int) -> None:
+        """The first line of a backtick fence holds no other backtick: if there is one, this was a span all along."""
+        if mark == self._mark:
+            self._place = "prose" if size == self._size else "span"
 
 
 def is_escaped(before: str) -> bool:

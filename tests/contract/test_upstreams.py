@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from proxy.upstreams import litellm_transport as litellm_transport
+from proxy.upstreams import litellm_answers, litellm_library
 from proxy.upstreams.litellm_transport import LitellmTransport
 from proxy.upstreams.openai_transport import OpenAITransport
 from proxy.upstreams.transport import Transport
@@ -367,7 +367,7 @@ async def test_litellm_is_silent(lane: ModelLane, capfd: Any, caplog: pytest.Log
 async def test_models_are_those_written_out() -> None:
     upstream = LitellmTransport("up", models=["anthropic/claude-sonnet-4-5", "gemini/*", "ollama_chat/?"])
     assert [model["id"] for model in await upstream.models()] == ["anthropic/claude-sonnet-4-5"]
-    assert litellm_transport.available()
+    assert litellm_library.available()
 
 
 @on("anthropic")
@@ -382,11 +382,11 @@ async def test_options_are_defaults_for_what_clients_may_set(lane: ModelLane) ->
 IMPORT = """
 import os, socket, sys
 sys.path.insert(0, sys.argv[1])
-from proxy.upstreams import litellm_transport
-assert litellm_transport.available() and "litellm" not in sys.modules
+from proxy.upstreams import litellm_library, litellm_transport
+assert litellm_library.available() and "litellm" not in sys.modules
 def refuse(*_): raise AssertionError("the network was used")
 socket.socket.connect = socket.getaddrinfo = refuse
-assert litellm_transport._load() is litellm_transport._load() is sys.modules["litellm"]
+assert litellm_library.load() is litellm_library.load() is sys.modules["litellm"]
 assert "FROM_DOTENV" not in os.environ
 """
 
@@ -402,7 +402,7 @@ def test_litellm_is_imported_late_silently_and_without_a_network(tmp_path: Path)
 
 
 def gathered(*deltas: dict[str, Any]) -> dict[str, Any]:
-    extras = litellm_transport._Extras()
+    extras = litellm_answers.Extras()
     fields: dict[str, Any] = {}
     for delta in deltas:
         merge_fields(fields, extras.gather(delta))
@@ -435,7 +435,7 @@ async def test_unicode_line_ends_are_escaped_wherever_a_read_cuts_them() -> None
     said = {"a": "x\u2028y\u2029z\x85é“”👩 \u2027\u202a"}
     raw = json.dumps(said, ensure_ascii=False).encode()
     for cut in range(len(raw) + 1):
-        got = b"".join([data async for data in litellm_transport._Escaped(parts(raw[:cut], raw[cut:]))])
+        got = b"".join([data async for data in litellm_answers.EscapedLines(parts(raw[:cut], raw[cut:]))])
         assert json.loads(got) == said
         assert len(got.decode().splitlines()) == 1
 

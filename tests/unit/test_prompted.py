@@ -14,15 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.upstreams.prompted import flattened, prompted
-from proxy.upstreams.signatures import RULE, SEVERAL
-from tools import open_page, web_search
+from tools import open_page, prompts, web_search
 from tools.options import ToolPolicy
 
 POLICY = ToolPolicy(parameters="full")
 SPECS = (web_search.spec(POLICY), open_page.spec(POLICY))
 USER = {"role": "user", "content": "Who won?"}
 LINE = re.compile(r"<tool_call>(.*?)</tool_call>")
-TOLD = RULE.replace("{several}", SEVERAL)
+TOLD = prompts.CALL_RULE.format(how_many=prompts.SEVERAL_CALLS)
 
 
 def function(name: str, description: str = "", **properties: Any) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from proxy.upstreams.prompted import flattened, prompted
-from proxy.upstreams.signatures import AT_MOST_ONE, MAX_TOOLS_TEXT, MUST_CALL
+from proxy.upstreams.signatures import MAX_TOOLS_TEXT
 from tests.unit.test_prompted import TOLD, USER, F, G, call, calls, function, result
-from tools import open_page, web_search
+from tools import open_page, prompts, web_search
 from tools.options import ToolPolicy
 
 POLICY = ToolPolicy(parameters="full")
@@ -37,9 +37,9 @@ def test_our_own_tools_are_described_whole() -> None:
     assert search.startswith("web_search(query: string (What to search for, at most 400 characters), limit?: integer 1")
     assert "time_range?: d|w|m|y|all (" in search
     assert "published_after?: string date (YYYY-MM-DD)" in search
-    assert search.endswith("): " + web_search.DESCRIPTION)
+    assert search.endswith("): " + prompts.WEB_SEARCH)
     assert page.startswith("open_page(url?: string (The page to open), urls?: string[] (")
-    assert page.endswith("): " + open_page.DESCRIPTION)
+    assert page.endswith("): " + prompts.OPEN_PAGE)
 
 
 def test_the_fields_of_tools_are_gone_and_the_others_stay() -> None:
@@ -149,8 +149,8 @@ ONLY_F = "Your next message must be a call of f."
 CHOICES: dict[str, tuple[Any, list[str]]] = {
     "nothing": (None, ["f()", "g()"]),
     "auto": ("auto", ["f()", "g()"]),
-    "required": ("required", ["f()", "g()", MUST_CALL]),
-    "any": ("any", ["f()", "g()", MUST_CALL]),
+    "required": ("required", ["f()", "g()", prompts.MUST_CALL]),
+    "any": ("any", ["f()", "g()", prompts.MUST_CALL]),
     "named": ({"type": "function", "function": {"name": "f"}}, ["f()", "g()", ONLY_F]),
     "named flat": ({"type": "tool", "name": "f"}, ["f()", "g()", ONLY_F]),
     "named but unknown": ({"type": "function", "function": {"name": "x"}}, ["f()", "g()"]),
@@ -158,7 +158,7 @@ CHOICES: dict[str, tuple[Any, list[str]]] = {
     "allowed flat": ({"type": "allowed_tools", **ALLOWED}, ["g()"]),
     "allowed, required": (
         {"type": "allowed_tools", "allowed_tools": {**ALLOWED, "mode": "required"}},
-        ["g()", MUST_CALL],
+        ["g()", prompts.MUST_CALL],
     ),
 }
 
@@ -178,4 +178,5 @@ def test_without_a_choice_nothing_is_described_and_the_history_is_text(choice: A
 
 
 def test_one_call_at_most_is_said_in_words() -> None:
-    assert AT_MOST_ONE in str(prompted({"messages": [], "tools": [function("f", "")], "parallel_tool_calls": False}))
+    body = {"messages": [], "tools": [function("f", "")], "parallel_tool_calls": False}
+    assert prompts.ONE_CALL in str(prompted(body))

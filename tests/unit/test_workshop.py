@@ -78,6 +78,22 @@ def test_tests_replace_nothing(path: Path) -> None:
     assert not replaced
 
 
+def sentences(path: Path) -> list[str]:
+    """What stands in quotation marks and reads like one: four plain words in a row. Docstrings do not count."""
+    nodes = list(ast.walk(tree(path)))
+    docstrings = {node.value for node in nodes if isinstance(node, ast.Expr)}
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and node not in docstrings]
+    return [text for text in texts if isinstance(text, str) and re.search(r"(?:\b[A-Za-z']+ ){3}[a-z]+", text)]
+
+
+MAY_HOLD_SENTENCES = {"tools/prompts.py", "tools/relevance.py"}  # the second a list of words that looks like one
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if short(path).startswith("tools/")], ids=short)
+def test_the_words_that_models_read_stand_in_one_file(path: Path) -> None:
+    assert bool(sentences(path)) == (short(path) in MAY_HOLD_SENTENCES)
+
+
 def test_every_package_is_shipped_and_no_other() -> None:
     on_disk = {".".join(path.parent.relative_to(ROOT).parts) for path in SOURCES if path.name == "__init__.py"}
     folders = {".".join(path.parent.relative_to(ROOT).parts) for path in SOURCES}
