@@ -9,7 +9,6 @@ the last round always answers, because our tools are gone from it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,25 +37,12 @@ from ..values.events import (
     merge_fields,
 )
 from ..values.messages import calls_in
+from ..values.usage import add_usage
+from .announced_search import announces_search
 from .offer import Offer, tool_name
 from .turns import marked, new_key
 
 MOST_REPLANS = 4  # of one request: one for each upstream, and some for those that change their mind
-
-_MARKER = re.compile(r"\[\d{1,3}\]")
-_SENTENCE_END = re.compile(r"[.!?…。！？]+\s+|\n+|。")
-_ANNOUNCED = re.compile(
-    r"(?:[^,]{0,60}, )?(?:"
-    r"(?:i['’]ll|i will|let me|let['’]s|i(?: am|['’]m) going to|i need to|allow me to) "
-    r"(?:now |first |quickly |just |do a |perform a |run a |use the \w+(?: tool)? to )*(?:web )?"
-    r"(?:search|look (?:(?:it|this|that|them) )?up|look (?:for|into)|check (?:the web|online|that|this|for)|browse"
-    r"|google|find (?:out|that|this|the))\b"
-    r"|(?:i(?: am|['’]m) )?(?:now )?(?:searching (?:the web|online|for)|looking (?:it|this|that) up|checking the web)\b"
-    r"|ich (?:werde|suche|schaue)\b.{0,60}\b(?:suchen|nach|nachsehen|nachschlagen)\b"
-    r"|je vais (?:chercher|rechercher|vérifier)\b|voy a buscar\b|我(?:来|先|将|会)?(?:搜索|查一下|查询)"
-    r")",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,25 +371,6 @@ class ToolLoop:
 
 def _result_message(call_id: str, text: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call_id, "content": text}
-
-
-def announces_search(text: str) -> bool:
-    """Does an answer end in the promise of a search? A long one, or one with findings in it, is an answer."""
-    last = _SENTENCE_END.split(text.strip().rstrip(".!?…:。 "))[-1]
-    return len(text) < 1500 and not _MARKER.search(text) and bool(_ANNOUNCED.match(last))
-
-
-def add_usage(total: dict[str, Any], usage: Mapping[str, Any]) -> None:
-    """Sums every number of the same name, at every depth; what is no number is taken over."""
-    for key, value in usage.items():
-        old = total.get(key)
-        if isinstance(value, Mapping):
-            nested = total[key] = dict(old) if isinstance(old, Mapping) else {}
-            add_usage(nested, value)
-        elif isinstance(value, int | float) and isinstance(old, int | float) and not isinstance(value, bool):
-            total[key] = old + value
-        elif value is not None or key not in total:
-            total[key] = value
 
 
 def _arguments(call: _PendingCall) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from tools.web_search import MAX_QUERY
 from ..upstreams.fallback import FallbackPlan
 from ..values.events import Event, Failed, SearchedFirst, TextDelta, ToolFinished, ToolStarted, UsageSeen
 from ..values.request import ChatRequest
-from .loop import add_usage
+from ..values.usage import add_usage
 from .offer import Offer, without_ours
 from .query_plan import Plan, plan, question, rewriting, rewritten, with_sources
 

@@ -28,12 +28,12 @@ from pydantic import (
 from providers.registry import BOTH, ProviderEntry, able_to
 from providers.settings import CacheSettings, CooldownSettings, Count, Seconds, no_switch, off
 
-from ..store.store import Address
 from ..values.dialect import CitationStyle
 from . import environment
 from .contradictions import contradictions
 from .file import ConfigError as ConfigError
 from .file import Document, read
+from .redis_address import RedisAddress
 from .upstreams import STRICT, Mode, Name, UpstreamConfig
 
 
@@ -64,7 +64,7 @@ def _key_name(value: str) -> str:
 
 def _store(value: str) -> str:
     if value != "memory":
-        Address.read(value)
+        RedisAddress.read(value)
     return value
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -23,9 +24,7 @@ from pydantic import (
 
 from providers.settings import Count, Seconds, off
 
-from ..upstreams.litellm_library import available
-from ..upstreams.profiles import PROFILES
-from ..upstreams.repairs import REPAIRS
+from .vocabulary import PROFILES, REPAIRS
 
 ToolCalls = Literal["auto", "native", "prompted", "none"]
 Mode = Annotated[Literal["auto", "on_request", "off"], BeforeValidator(off)]
@@ -148,7 +147,7 @@ class UpstreamConfig(BaseModel):
     @field_validator("type")
     @classmethod
     def _installed(cls, value: str) -> str:
-        if value == "litellm" and not available():
+        if value == "litellm" and find_spec("litellm") is None:
             raise ValueError("needs the package litellm: pip install 'groundwire[litellm]'")
         return value
 

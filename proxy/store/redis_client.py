@@ -27,7 +27,8 @@ from redis.exceptions import (
 )
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from .store import Address, LogThrottle
+from ..config.redis_address import RedisAddress
+from .store import LogThrottle
 
 log = logging.getLogger("groundwire")
 
@@ -49,7 +50,7 @@ class Away(Exception):
 
 
 class RedisClient:
-    def __init__(self, address: Address, *, pause: float, timeout: float, on_back: Callable[[], None]) -> None:
+    def __init__(self, address: RedisAddress, *, pause: float, timeout: float, on_back: Callable[[], None]) -> None:
         self._redis = _connections(address, timeout, timeout)
         self._patient_redis = _connections(address, timeout, None)  # that library's timeout is for answers of any size
         self._pause = pause
@@ -136,7 +137,7 @@ class RedisClient:
         log.warning("store: Redis is back")
 
 
-def _connections(address: Address, connect_timeout: float, answer_timeout: float | None) -> Any:
+def _connections(address: RedisAddress, connect_timeout: float, answer_timeout: float | None) -> Any:
     return Redis(
         host=address.host,
         port=address.port,

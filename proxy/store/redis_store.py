@@ -15,12 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import cast
 
+from ..config.redis_address import RedisAddress
 from .redis_client import LARGE, PAUSE, TIMEOUT, Away, RedisClient
 from .store import (
     LONGEST,
     MAX_VALUE,
     SECRET_SIZE,
-    Address,
     LogThrottle,
     MemoryStore,
     group_of,
@@ -58,7 +58,7 @@ _SLICE = 500  # names that one command is about
 
 
 class RedisStore:
-    def __init__(self, address: Address, *, pause: float = PAUSE, timeout: float = TIMEOUT) -> None:
+    def __init__(self, address: RedisAddress, *, pause: float = PAUSE, timeout: float = TIMEOUT) -> None:
         self.address = address
         self._redis = RedisClient(address, pause=pause, timeout=timeout, on_back=self._doubt_secret)
         self._memory = MemoryStore()

@@ -10,15 +10,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import re
 import secrets
 import time
 import zlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
-from urllib.parse import unquote, urlsplit
 
+from ..config.redis_address import RedisAddress
 from .entries import GroupedEntries
 
 log = logging.getLogger("groundwire")
@@ -27,15 +25,12 @@ MAX_VALUE = 16 << 20  # bytes; larger values are not kept; what belongs to a req
 MAX_ENTRIES = 10_000
 MAX_SIZE = 64 << 20
 SECRET_SIZE = 32
-PORT = 6379
 LONGEST = 366 * 86_400.0  # seconds: whatever is asked for, nothing is kept for ever
 WORTH_PACKING = 1024
 WORTH_A_THREAD = 256 << 10  # from here on packing would hold up the others for milliseconds
 
 # The first byte says how the rest is written. Whoever finds another one there finds nothing.
 _PLAIN, _ZLIB = b"\x01", b"\x02"
-
-_SCHEMES = {"redis": False, "valkey": False, "rediss": True}
 
 
 class Store(Protocol):
@@ -167,46 +162,7 @@ def open_store(url: str) -> Store:
         return MemoryStore()
     from .redis_store import RedisStore  # brings a large library along
 
-    return RedisStore(Address.read(url))
-
-
-# Where a shared store is
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    host: str
-    port: int
-    db: int = 0
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    tls: bool = False
-
-    @classmethod
-    def read(cls, url: str) -> Address:
-        """A `ValueError` says what is wrong with the URL without showing it: it may hold a password."""
-        if re.search(r"[\s\x00-\x1f]", url) or url.partition("://")[0].lower() not in _SCHEMES:
-            raise ValueError("must be memory, or the URL of a Redis server such as redis://127.0.0.1:6379/0")
-        try:
-            parts = urlsplit(url)
-            host, port = parts.hostname or "", parts.port
-        except ValueError:
-            host, port = "", None
-        if not host or port == 0:
-            raise ValueError(
-                "must be redis://host:port/0, redis://:password@host:port/0 or redis://user:password@host:port/0; "
-                "in a password, special characters are written as %XX"
-            )
-        if parts.query or parts.fragment or not re.fullmatch(r"/?|/\d{1,5}", parts.path):
-            raise ValueError("may end in nothing but the number of a database, as in redis://host:6379/0")
-        return cls(
-            host,
-            port or PORT,
-            int(parts.path.strip("/") or 0),
-            unquote(parts.username) if parts.username else None,
-            unquote(parts.password) if parts.password else None,
-            _SCHEMES[parts.scheme],
-        )
+    return RedisStore(RedisAddress.read(url))
 
 
 # How things are written down

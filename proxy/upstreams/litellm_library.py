@@ -45,10 +45,6 @@ _loading = threading.Lock()
 _loaded: Any = None
 
 
-def available() -> bool:
-    return importlib.util.find_spec("litellm") is not None
-
-
 def load() -> Any:
     """LiteLLM, imported once and made to keep still: nothing it does by itself is printed or sent."""
     global _loaded

@@ -1,5 +1,5 @@
 """Every repair of a model's bad output, and nothing else. Handed pieces of an answer as a server sent them, hands on
-what they meant. `REPAIRS` names each with who sends such a thing; an operator can switch each off by that name.
+what they meant. An operator can switch each off by its name (`config/vocabulary.py`).
 
 Two of them read the answer's text and have rooms of their own: `leaks` (calls written as text), `thinking`.
 """
@@ -22,17 +22,6 @@ from .leaks import LeakedCall, LeakReader, recovered
 from .prompted_calls import PromptedCallReader
 from .thinking import ThoughtReader
 
-REPAIRS = {
-    "call_index": "calls without an index, all with index 0, or two with one: Gemini, Ollama, mistral.rs, vLLM",
-    "call_id": "an id that another call of the turn already has: local models; a missing one is always made",
-    "call_name": "names with control tokens or a `functions.` prefix: gpt-oss on vLLM, Kimi",
-    "call_arguments": "arguments encoded twice or with text around the object: local models",
-    "finish_reason": "`stop` with calls, `tool_calls` without, unknown reasons: Ollama, vLLM, Gemini, OpenRouter",
-    "content_parts": "content as a list of parts, thinking among them: Mistral",
-    "leaked_calls": "calls written as text: Qwen, Hermes, Llama, Mistral, gpt-oss, DeepSeek, MiniMax, LM Studio",
-    "failed_generation": "a refused call that comes back inside an error: Groq",
-    "thinking": "`<think>` at the start of the text: R1, Qwen and other local models without a reasoning parser",
-}
 ALL_ON: frozenset[str] = frozenset()
 
 _ALPHABET = string.ascii_letters + string.digits

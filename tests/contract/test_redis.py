@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from proxy.cli.check import Finding, examine
+from proxy.config.redis_address import RedisAddress
 from proxy.house import House
 from proxy.store import store as stores
 from proxy.store.redis_store import RedisStore
-from proxy.store.store import Address, encode, name_of, open_store
+from proxy.store.store import encode, name_of, open_store
 from tests.fakes.config import config
 from tests.fakes.pages import make_certificate
 from tests.fakes.redis_server import MISSING, PROGRAM, RedisServer, free_port
@@ -34,7 +35,7 @@ def redis() -> Iterator[RedisServer]:
 
 @asynccontextmanager
 async def opened(url: str, **times: float) -> AsyncIterator[RedisStore]:
-    store = RedisStore(Address.read(url), **{"pause": PAUSE, "timeout": 1.0, **times})
+    store = RedisStore(RedisAddress.read(url), **{"pause": PAUSE, "timeout": 1.0, **times})
     try:
         yield store
     finally:

@@ -18,10 +18,10 @@ from providers.chain import AllFailed, ReadChain, SearchChain
 from providers.gateway import ProviderGateway
 from providers.settings import CacheSettings
 from providers.shared import SharedCache, SharedFlight, decode, encode
+from proxy.config.redis_address import RedisAddress
 from proxy.config.settings import Config
 from proxy.house import House
 from proxy.store.redis_store import RedisStore, SharedProviderCache
-from proxy.store.store import Address
 from tests.fakes.config import config
 from tests.fakes.providers import HIT, Engine, Gate, until
 from tests.fakes.redis_server import MISSING, PROGRAM, RedisServer
@@ -56,7 +56,7 @@ async def processes(
     said: str = "",
     private: bool = False,
 ) -> AsyncIterator[list[Process]]:
-    stores = [RedisStore(Address.read(redis.url), pause=0.1) for _ in range(number)]
+    stores = [RedisStore(RedisAddress.read(redis.url), pause=0.1) for _ in range(number)]
     try:
         yield [Process(store, engine, cache, said, private) for store in stores]
     finally:

@@ -12,9 +12,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from proxy.config.redis_address import RedisAddress
 from proxy.store import store as stores
 from proxy.store.redis_store import RedisStore
-from proxy.store.store import Address, MemoryStore, Store, name_of
+from proxy.store.store import MemoryStore, Store, name_of
 from tests.fakes.redis_server import MISSING, PROGRAM, RedisServer
 from tests.fakes.slow_link import SlowLink
 
@@ -38,7 +39,7 @@ def redis() -> Iterator[RedisServer]:
 
 @asynccontextmanager
 async def opened(port: int, **times: float) -> AsyncIterator[RedisStore]:
-    store = RedisStore(Address("127.0.0.1", port), **{"pause": PAUSE, "timeout": 1.0, **times})
+    store = RedisStore(RedisAddress("127.0.0.1", port), **{"pause": PAUSE, "timeout": 1.0, **times})
     try:
         yield store
     finally:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -32,14 +32,18 @@ class Writer:
     def __init__(self, keeping: Callable[[], Awaitable[None]]) -> None:
         self._keeping = keeping
 
-    def feed(self, events: Iterable[Event]) -> bytes:
+    def feed(self, events: Sequence[Event]) -> bytes:
         return b"".join(_word(event) + b"\n" for event in events if not isinstance(event, SearchedFirst))
 
-    def whole(self, events: Iterable[Event]) -> bytes:
-        return b"all of " + b" ".join(_word(event) for event in events if not isinstance(event, SearchedFirst))
-
-    async def keep(self, finished: Finished) -> None:
+    async def end(self, events: Sequence[Event]) -> bytes:
+        assert isinstance(events[-1], Finished)
         await self._keeping()
+        return self.feed(events)
+
+    async def whole(self, events: Sequence[Event]) -> bytes:
+        assert isinstance(events[-1], Finished)
+        await self._keeping()
+        return b"all of " + b" ".join(_word(event) for event in events if not isinstance(event, SearchedFirst))
 
 
 def _word(event: Event) -> bytes:

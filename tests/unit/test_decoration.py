@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.answering.citations import Citer, Style
+from proxy.answering.citations import Citer
 from proxy.answering.decoration import prose, strip_decoration
+from proxy.values.dialect import CitationStyle
 from proxy.values.events import Citation, TextDelta
 from tools.ledger import KnownSource, Ledger
 
@@ -30,7 +31,7 @@ def annotation(url: str, title: Any, start: int = 0, end: int = 0) -> dict[str, 
     return {"type": "url_citation", "url_citation": citation}
 
 
-def answer(text: str, style: Style = "link", footer: bool = False) -> tuple[str, list[Citation]]:
+def answer(text: str, style: CitationStyle = "link", footer: bool = False) -> tuple[str, list[Citation]]:
     sources = Ledger()
     sources.add(A, "A page")
     sources.add(B, "B [page]")
@@ -141,7 +142,7 @@ def test_a_number_that_meant_two_pages_means_neither() -> None:
 
 
 @pytest.mark.parametrize("style", ["link", "number", "openai", "none"])
-def test_our_footer_goes(style: Style) -> None:
+def test_our_footer_goes(style: CitationStyle) -> None:
     question = "a [1], b [2], c [3]."
     plain, _ = answer(question, style)
     decorated, _ = answer(question, style, footer=True)

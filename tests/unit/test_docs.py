@@ -12,9 +12,9 @@ import pytest
 
 from proxy.answering.offer import decide
 from proxy.cli.main import _parser
+from proxy.config.vocabulary import REPAIRS
 from proxy.dialects.chat import decode
 from proxy.upstreams.profiles import PROFILES
-from proxy.upstreams.repairs import REPAIRS
 from tests.fakes.deviations import DEVIATIONS
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from proxy.answering import offer as offers
-from proxy.answering.loop import AskModel, End, RunTools, ToolLoop, add_usage, announces_search
+from proxy.answering.announced_search import announces_search
+from proxy.answering.loop import AskModel, End, RunTools, ToolLoop
 from proxy.answering.offer import Offer
 from proxy.values.events import (
     Begun,
@@ -25,6 +26,7 @@ from proxy.values.events import (
     UsageSeen,
 )
 from proxy.values.request import ChatRequest, SearchOptions
+from proxy.values.usage import add_usage
 from tools.base import ToolCall, ToolResult, ToolSpec
 
 SPECS = (ToolSpec("web_search", "Search.", {"type": "object"}), ToolSpec("open_page", "Open.", {"type": "object"}))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from proxy.config import vocabulary
 from proxy.upstreams.profiles import PROFILES, has_tool_turns, profile_of, short_id
 
 CALL = {
@@ -123,3 +124,7 @@ def test_tool_history_without_tools_is_written_out(name: str) -> None:
 def test_the_address_tells_the_profile(kind: str, base_url: str, model: str, name: str) -> None:
     assert profile_of("auto", kind, base_url, model) == PROFILES[name]
     assert profile_of("mistral", kind, base_url, model) == PROFILES["mistral"]
+
+
+def test_every_profile_can_be_named_in_the_config_and_no_other() -> None:
+    assert set(vocabulary.PROFILES) == set(PROFILES)

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.config.vocabulary import REPAIRS
 from proxy.upstreams import repairs
-from proxy.upstreams.repairs import REPAIRS, AnswerRepair, ArgumentReader, Calls, replayable
+from proxy.upstreams.repairs import AnswerRepair, ArgumentReader, Calls, replayable
 from proxy.values.events import Begun, Event, Failed, Finished, ReasoningDelta, TextDelta, ToolCallDelta
 
 TOOLS = {"web_search": {"properties": {"query": {"type": "string"}}}}

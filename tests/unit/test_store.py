@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.config.redis_address import RedisAddress
 from proxy.store import store
-from proxy.store.store import Address, LogThrottle, MemoryStore, decode, encode, name_of, open_store
+from proxy.store.store import LogThrottle, MemoryStore, decode, encode, name_of, open_store
 
 LARGE = store.MAX_VALUE + 1
 NOISE = bytes(range(256)) * 3  # too small to be packed
@@ -152,18 +153,18 @@ def test_a_name_tells_neither_owner_nor_key() -> None:
 @pytest.mark.parametrize(
     ("url", "address"),
     [
-        ("redis://cache", Address("cache", 6379)),
-        ("redis://cache:7000/", Address("cache", 7000)),
-        ("valkey://cache:7000/3", Address("cache", 7000, 3)),
-        ("rediss://[::1]:6380/0", Address("::1", 6380, tls=True)),
-        ("redis://:p%40ss@cache", Address("cache", 6379, password="p@ss")),
-        ("redis://me:p%2Fw@cache/1", Address("cache", 6379, 1, "me", "p/w")),
-        ("REDIS://cache", Address("cache", 6379)),
+        ("redis://cache", RedisAddress("cache", 6379)),
+        ("redis://cache:7000/", RedisAddress("cache", 7000)),
+        ("valkey://cache:7000/3", RedisAddress("cache", 7000, 3)),
+        ("rediss://[::1]:6380/0", RedisAddress("::1", 6380, tls=True)),
+        ("redis://:p%40ss@cache", RedisAddress("cache", 6379, password="p@ss")),
+        ("redis://me:p%2Fw@cache/1", RedisAddress("cache", 6379, 1, "me", "p/w")),
+        ("REDIS://cache", RedisAddress("cache", 6379)),
     ],
 )
-def test_urls_that_are_taken(url: str, address: Address) -> None:
-    assert Address.read(url) == address
-    assert "p@ss" not in repr(Address.read(url))
+def test_urls_that_are_taken(url: str, address: RedisAddress) -> None:
+    assert RedisAddress.read(url) == address
+    assert "p@ss" not in repr(RedisAddress.read(url))
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,7 @@ def test_urls_that_are_taken(url: str, address: Address) -> None:
 )
 def test_urls_that_are_refused_unseen(url: str) -> None:
     with pytest.raises(ValueError, match=r"^(must be|may end)") as caught:
-        Address.read(url)
+        RedisAddress.read(url)
     assert "canary" not in str(caught.value)
     assert "ary" not in str(caught.value)
 

@@ -19,6 +19,8 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 FLOORS = ("providers", "tools", "proxy")  # from the ground up: each may import only what lies below it
+STAIRS = ("store", "upstreams", "answering", "dialects", "serving", "cli")  # the same inside proxy/
+HELD = ("values", "config", "callers", "watching")  # what any of these may hold, and imports none of them
 SOURCES = sorted(path for floor in FLOORS for path in (ROOT / floor).rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 SCRIPTS = sorted(path for folder in ("bench", "docs") for path in (ROOT / folder).rglob("*.py"))
@@ -57,6 +59,38 @@ def test_imports_run_downward_only(path: Path) -> None:
     floor = FLOORS.index(path.relative_to(ROOT).parts[0])
     tops = {name.split(".")[0] for name in imported(path)}
     assert not tops & {*FLOORS[floor + 1 :], "tests", "bench", "docs"}
+
+
+def rooms_imported(path: Path) -> set[str]:
+    """The folders and files of proxy/ that a file in it imports."""
+    here = path.relative_to(ROOT).parts[:-1]
+    found = set()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = here[: len(here) - node.level + 1]
+            target = (*base, *(node.module or "").split("."))
+            names = [target] if node.module else [(*base, alias.name) for alias in node.names]
+            found |= {name[1] for name in names if name[0] == "proxy" and len(name) > 1}
+    return found - {here[1] if len(here) > 1 else ""}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "proxy").glob("*/**/*.py")), ids=short)
+def test_imports_inside_the_proxy_run_one_way(path: Path) -> None:
+    room = path.relative_to(ROOT).parts[1]
+    if room in STAIRS:
+        above = {*STAIRS[STAIRS.index(room) + 1 :]}
+        assert not rooms_imported(path) & above
+    elif room in HELD:
+        assert rooms_imported(path) <= {*HELD}
+
+
+def test_the_shape_of_the_proxy_shows_in_its_folders() -> None:
+    folders = {path.name for path in (ROOT / "proxy").iterdir() if (path / "__init__.py").exists()}
+    assert folders == {*STAIRS, *HELD}
+    assert len(list((ROOT / "proxy").glob("*.py"))) <= 3
+    for folder in folders:
+        said = ast.get_docstring(tree(ROOT / "proxy" / folder / "__init__.py")) or ""
+        assert 2 <= len(said.splitlines()) <= 3, folder
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=short)
