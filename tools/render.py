@@ -51,22 +51,13 @@ def search_text(answer: SearchAnswer, fence: str, today: str) -> str:
     if not answer.ok:
         return f"{prompts.NOTHING_FOUND.format(query=query, message=answer.message)}\n{prompts.GIVE_UP}"
     results = prompts.RESULTS.format(query=query, provider=answer.provider)
-    lines = [f"{prompts.TODAY.format(today=today)} {results}"]
-    if answer.message:
-        lines.append(answer.message)
-    if answer.sources:
-        lines.append(f"{prompts.CITE.format(n=answer.sources[0].n)} {prompts.UNTRUSTED}")
-    else:
-        lines.append(prompts.UNTRUSTED)
-    lines.append(f"<<<{fence}")
-    if answer.direct:
-        lines += [prompts.DIRECT_ANSWER.format(text=answer.direct), ""]
-    for source in answer.sources:
-        lines += [*_head(source), *([source.snippet] if source.snippet else [])]
-        lines.append("")
-    if not lines[-1]:
-        lines.pop()
-    return "\n".join([*lines, f"{fence}>>>"])
+    cite = f"{prompts.CITE.format(n=answer.sources[0].n)} " if answer.sources else ""
+    lines = [
+        f"{prompts.TODAY.format(today=today)} {results}",
+        *([answer.message] if answer.message else []),
+        f"{cite}{prompts.UNTRUSTED}",
+    ]
+    return "\n".join([*lines, *_fenced(fence, [*_direct(answer), *map(_hit, answer.sources)])])
 
 
 def reading_text(
@@ -74,22 +65,34 @@ def reading_text(
 ) -> str:
     """A search and the pages that it led to as one thing to read, each source once, the rule for citing last. Of
     `missed` the reader is told that they could not be opened."""
-    read = [part for part in parts if part.source]
-    opened = {part.source.n for part in read if part.source}
+    read = [(part.source, part.content) for part in parts if part.source]
+    opened = {source.n for source, _ in read}
     rest = [source for source in answer.sources if source.n not in opened]
-    if not read and not rest and not answer.direct:
+    pages = ["\n".join([*_head(source), content]) for source, content in read]
+    blocks = [*_direct(answer), *pages, *map(_hit, rest)]
+    if not blocks:
         return search_text(answer, fence, today) if answer.query else pages_text(parts, fence)
-    lines = [_page_text(part, fence) for part in missed]
-    lines += [f"{prompts.TODAY.format(today=today)} {prompts.UNTRUSTED}", f"<<<{fence}"]
-    lines += [prompts.DIRECT_ANSWER.format(text=answer.direct), ""] if answer.direct else []
-    for part in read:
-        assert part.source is not None
-        lines += [*_head(part.source), part.content, ""]
-    for source in rest:
-        lines += [*_head(source), *([source.snippet] if source.snippet else []), ""]
-    numbers = sorted(opened | {source.n for source in rest})
-    lines[-1] = f"{fence}>>>"
-    return "\n".join([*lines, *([prompts.CITE.format(n=numbers[0])] if numbers else [])])
+    numbers = [*opened, *(source.n for source in rest)]
+    lines = [
+        *(_page_text(part, fence) for part in missed),
+        f"{prompts.TODAY.format(today=today)} {prompts.UNTRUSTED}",
+        *_fenced(fence, blocks),
+        *([prompts.CITE.format(n=min(numbers))] if numbers else []),
+    ]
+    return "\n".join(lines)
+
+
+def _fenced(fence: str, blocks: Sequence[str]) -> list[str]:
+    """What the web says, one thing after the other, between the two lines that nothing in it can imitate."""
+    return [f"<<<{fence}", *(["\n\n".join(blocks)] if blocks else []), f"{fence}>>>"]
+
+
+def _direct(answer: SearchAnswer) -> list[str]:
+    return [prompts.DIRECT_ANSWER.format(text=answer.direct)] if answer.direct else []
+
+
+def _hit(source: Source) -> str:
+    return "\n".join([*_head(source), *([source.snippet] if source.snippet else [])])
 
 
 def _head(source: Source) -> list[str]:
@@ -113,20 +116,15 @@ def _page_text(part: PagePart, fence: str) -> str:
     )
     if part.next_start is not None:
         lengths += prompts.READ_ON.format(start=part.next_start)
-    return "\n".join(
-        [
-            *([part.message] if part.message else []),
-            lengths,
-            f"{prompts.CITE.format(n=part.source.n)} {prompts.UNTRUSTED}",
-            f"<<<{fence}",
-            prompts.PAGE_TITLE.format(n=part.source.n, title=part.title),
-            prompts.SOURCE_URL.format(url=part.source.url),
-            *_dated(part.date),
-            "",
-            part.content,
-            f"{fence}>>>",
-        ]
-    )
+    title = prompts.PAGE_TITLE.format(n=part.source.n, title=part.title)
+    head = "\n".join([title, prompts.SOURCE_URL.format(url=part.source.url), *_dated(part.date)])
+    lines = [
+        *([part.message] if part.message else []),
+        lengths,
+        f"{prompts.CITE.format(n=part.source.n)} {prompts.UNTRUSTED}",
+        *_fenced(fence, [head, part.content]),
+    ]
+    return "\n".join(lines)
 
 
 def remark(failures: Sequence[Failure], served_by: str, age: float | None) -> str:

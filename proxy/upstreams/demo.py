@@ -77,25 +77,34 @@ class DemoTransport:
 
 def respond(messages: Sequence[Mapping[str, Any]], tools: Mapping[str, str]) -> ToolCallDelta | str:
     """The next step as a model would take it: a call, or the answer's text. Equal input gives equal output."""
-    asked = max((at for at, message in enumerate(messages) if message.get("role") == "user"), default=-1)
-    question = " ".join(_text(messages[asked]).split()) if asked >= 0 else ""
+    question, results = _asked(messages)
     if not terms(question):
         return NO_QUESTION
-    results = [_text(message) for message in messages[asked + 1 :] if message.get("role") == "tool"]
-    readings = [reading for result in results for reading in read_result(result)]
     step = sum(message.get("role") == "tool" for message in messages)
     if not results:
-        if WEB_SEARCH not in tools:
-            return NO_TOOLS
-        return _call(step, tools[WEB_SEARCH], {"query": _cut(question, MAX_QUERY)})
+        search = tools.get(WEB_SEARCH)
+        return _call(step, search, {"query": _cut(question, MAX_QUERY)}) if search is not None else NO_TOOLS
+    readings = [reading for result in results for reading in read_result(result)]
     if not readings:
         return SEARCH_FAILED
     if OPEN_PAGE in tools and len(results) == 1:
-        scores = relevance(question, [f"{reading.title}\n{reading.text}" for reading in readings])
-        # The engine has seen the whole pages: its own order counts beside what little we see of them.
-        best = max(range(len(readings)), key=lambda at: scores[at] / (1 + at / 3))
-        return _call(step, tools[OPEN_PAGE], {"url": readings[best].url})
+        return _call(step, tools[OPEN_PAGE], {"url": _best(question, readings).url})
     return compose(question, readings)
+
+
+def _asked(messages: Sequence[Mapping[str, Any]]) -> tuple[str, list[str]]:
+    """The last question of the user, and what the tools answered since."""
+    asked = max((at for at, message in enumerate(messages) if message.get("role") == "user"), default=None)
+    if asked is None:
+        return "", []
+    results = [_text(message) for message in messages[asked + 1 :] if message.get("role") == "tool"]
+    return " ".join(_text(messages[asked]).split()), results
+
+
+def _best(question: str, readings: Sequence[Reading]) -> Reading:
+    """The engine has seen the whole pages: its own order counts beside what little we see of them."""
+    scores = relevance(question, [f"{reading.title}\n{reading.text}" for reading in readings])
+    return readings[max(range(len(readings)), key=lambda at: scores[at] / (1 + at / 3))]
 
 
 def offered_tools(body: Mapping[str, Any]) -> dict[str, str]:
@@ -124,23 +133,36 @@ def read_result(result: str) -> Iterator[Reading]:
 
 def compose(question: str, readings: Sequence[Reading]) -> str:
     """The sentences that match best, in the order they stand in their sources, each with its source's number."""
-    opened = {reading.n for reading in readings if reading.opened}
-    whole = [reading for reading in readings if reading.opened or reading.n not in opened]
-    quotes = [(reading.n, sentence) for reading in whole for sentence in sentences(reading.text)]
-    quotes = [quote for quote in quotes if not _is_torn(quote[1])] or quotes
-    wanted = set(terms(question))
-    scores = relevance(question, [sentence for _, sentence in quotes])
-    chosen: list[int] = []
-    for at in sorted(range(len(quotes)), key=lambda at: -scores[at]):
-        words = set(terms(quotes[at][1]))
-        if len(chosen) == MAX_QUOTES or scores[at] < scores[chosen[0] if chosen else at] / 3:
-            break
-        matches = len(words & wanted) >= min(len(wanted), 2)
-        if matches and not any(_alike(words, set(terms(quotes[old][1]))) for old in chosen):
-            chosen.append(at)
+    quotes = _quotes(readings)
+    chosen = _chosen(question, [sentence for _, sentence in quotes])
     if not chosen:
         return NO_MATCH
     return HONEST + "\n\n" + " ".join(f"{quotes[at][1]} [{quotes[at][0]}]" for at in sorted(chosen))
+
+
+def _quotes(readings: Sequence[Reading]) -> list[tuple[int, str]]:
+    """Every sentence with its source's number: of an opened page those of the page alone, torn ones only in need."""
+    opened = {reading.n for reading in readings if reading.opened}
+    whole = [reading for reading in readings if reading.opened or reading.n not in opened]
+    quotes = [(reading.n, sentence) for reading in whole for sentence in sentences(reading.text)]
+    return [quote for quote in quotes if not _is_torn(quote[1])] or quotes
+
+
+def _chosen(question: str, quotable: Sequence[str]) -> list[int]:
+    """The places of the few sentences that match best and do not say the same; the best first."""
+    wanted = set(terms(question))
+    scores = relevance(question, quotable)
+    by_score = sorted(range(len(quotable)), key=lambda at: -scores[at])
+    chosen: dict[int, set[str]] = {}  # place → words
+    for at in by_score:
+        best = next(iter(chosen), at)
+        if len(chosen) == MAX_QUOTES or scores[at] < scores[best] / 3:
+            break
+        words = set(terms(quotable[at]))
+        matches = len(words & wanted) >= min(len(wanted), 2)
+        if matches and not any(_alike(words, old) for old in chosen.values()):
+            chosen[at] = words
+    return list(chosen)
 
 
 _NOISE = re.compile(r"^[ \t]*(?:#{1,6}[ \t].*|[-*_=|: \t]+|\|.*|!\[.*|\[…\])$", re.MULTILINE)

@@ -133,21 +133,30 @@ def lesson_in(failed: Failed, body: Mapping[str, Any]) -> Lesson | None:
     """What to do without, if the refusal names a parameter of the body that the answer does not depend on."""
     if failed.status not in (400, 422):
         return None
-    said = str(failed.error.get("message") or "")[:_LONGEST_READ]
     if _is_about_the_choice(failed, body):
         return Lesson(bare_end=True)
+    lessons = (_lesson_about(name, body) for name in _refused_names(failed))
+    return next((lesson for lesson in lessons if lesson is not None), None)
+
+
+def _refused_names(failed: Failed) -> list[str]:
+    """The parameters that a refusal names, as they may stand in the body or, behind `messages`, in a message."""
+    said = str(failed.error.get("message") or "")[:_LONGEST_READ]
     refusals = [found for found in _REFUSALS.finditer(said) if not _ABOUT_VALUE.match(said, found.end())]
-    named = [str(failed.error.get("param") or "")] if refusals else []
-    named += [name for found in refusals for name in found.groups() if name]
-    for name in (_snake(name.removeprefix("body.")) for name in named):
-        top, _, inner = name.partition(".")
-        if name in body and name not in _NEEDED:
-            if (other := _OTHER_NAMES.get(name)) and other not in body:
-                return Lesson(rename={name: other})
-            return Lesson(drop=frozenset({name}))
-        field_name = re.split(r"[.\]]", inner)[-1] if top.startswith("messages") else name
-        if field_name not in _NEEDED_IN_MESSAGES and any(field_name in message for message in body["messages"]):
-            return Lesson(drop_in_messages=frozenset({field_name}))
+    if not refusals:
+        return []
+    named = [name for found in refusals for name in found.groups() if name]
+    return [_snake(name.removeprefix("body.")) for name in (str(failed.error.get("param") or ""), *named)]
+
+
+def _lesson_about(name: str, body: Mapping[str, Any]) -> Lesson | None:
+    if name in body and name not in _NEEDED:
+        other = _OTHER_NAMES.get(name)
+        return Lesson(rename={name: other}) if other and other not in body else Lesson(drop=frozenset({name}))
+    top, _, inner = name.partition(".")
+    field_name = re.split(r"[.\]]", inner)[-1] if top.startswith("messages") else name
+    if field_name not in _NEEDED_IN_MESSAGES and any(field_name in message for message in body["messages"]):
+        return Lesson(drop_in_messages=frozenset({field_name}))
     return None
 
 

@@ -1,6 +1,6 @@
 """What each kind of model server wants to be asked, and how. Handed a Chat Completions body, a profile hands on the
 body that its servers accept: fields they reject left out, ids and choices in their form, the last round forced in the
-way they know. Everything here changes requests; what is wrong with answers is mended in `quirks`.
+way they know. Everything here changes requests; what is wrong with answers is mended in `repairs`.
 """
 
 from __future__ import annotations
@@ -51,21 +51,30 @@ class Profile:
 
     def fitted(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The body for this server. What needs no change stays the very same object."""
+        fit = self._with_its_names(body)
+        is_last = fit.get("tool_choice") == "none"
+        if is_last and self.last_round != "keep":
+            fit = without_tools(fit)
+        bare = not self.bare_history and not fit.get("tools")
+        if bare or (is_last and self.last_round == "flatten"):
+            fit["messages"] = flattened(fit["messages"])
+        if self._changes_messages:
+            fit["messages"] = [self._message(message) for message in fit["messages"]]
+        return fit
+
+    def _with_its_names(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields that it knows, by its own names for them."""
         fit = {key: value for key, value in body.items() if key not in self.drop}
         for old, new in (self.rename or {}).items():
             if old in fit:
                 fit.setdefault(new, fit.pop(old))
         if fit.get("tool_choice") == "required":
             fit["tool_choice"] = self.required
-        flat = False
-        if fit.get("tool_choice") == "none" and self.last_round != "keep":
-            fit = without_tools(fit)
-            flat = self.last_round == "flatten"
-        if flat or not (self.bare_history or fit.get("tools")):
-            fit["messages"] = flattened(fit["messages"])
-        if self.message_fields is not None or self.short_ids or not (self.developer and self.call_fields):
-            fit["messages"] = [self._message(message) for message in fit["messages"]]
         return fit
+
+    @property
+    def _changes_messages(self) -> bool:
+        return self.message_fields is not None or self.short_ids or not (self.developer and self.call_fields)
 
     def _message(self, message: dict[str, Any]) -> dict[str, Any]:
         fit = message

@@ -33,25 +33,40 @@ _DETAILS = (_Detail(700, 120, 2400), _Detail(160, 0, 600), _Detail(0, 0, 240))
 
 
 def tools_text(body: Mapping[str, Any]) -> str:
+    tools, demand = _offered(body)
+    if not tools:
+        return ""
+    how_many = prompts.ONE_CALL if body.get("parallel_tool_calls") is False else prompts.SEVERAL_CALLS
+    lines = [prompts.CALL_RULE.format(how_many=how_many), *_tool_lines(tools)]
+    return "\n".join([*lines, demand] if demand else lines)
+
+
+def _offered(body: Mapping[str, Any]) -> tuple[dict[str, Mapping[str, Any]], str]:
+    """The tools that may be called, and the demand to call one of them, if there is any."""
     tools = _described(body)
-    choice = body.get("tool_choice") or body.get("function_call")
-    forced = choice in ("required", "any")
+    choice = mode = body.get("tool_choice") or body.get("function_call")
+    if choice == "none":
+        return {}, ""
     if isinstance(choice, Mapping) and choice.get("type") == "allowed_tools":
-        listed = choice.get("allowed_tools")
-        listed = listed if isinstance(listed, Mapping) else choice
+        inner = choice.get("allowed_tools")
+        listed = inner if isinstance(inner, Mapping) else choice
         allowed = {_named(entry) for entry in _list(listed.get("tools"))}
         tools = {name: tool for name, tool in tools.items() if name in allowed}
-        forced = listed.get("mode") in ("required", "any")
-    if choice == "none" or not tools:
-        return ""
+        mode = listed.get("mode")
+    named = _named(choice)
+    if named in tools:
+        return tools, prompts.MUST_CALL_ONE.format(name=named)
+    return tools, prompts.MUST_CALL if mode in ("required", "any") else ""
+
+
+def _tool_lines(tools: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """One line for each, in as much detail as there is room for."""
+    lines: list[str] = []
     for detail in _DETAILS:
         lines = [_tool_line(name, tool, detail) for name, tool in tools.items()]
         if sum(map(len, lines)) <= MAX_TOOLS_TEXT:
             break
-    named = _named(choice)
-    end = [prompts.MUST_CALL_ONE.format(name=named)] if named in tools else [prompts.MUST_CALL] if forced else []
-    how_many = prompts.ONE_CALL if body.get("parallel_tool_calls") is False else prompts.SEVERAL_CALLS
-    return "\n".join([prompts.CALL_RULE.format(how_many=how_many), *lines, *end])
+    return lines
 
 
 def _described(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -124,13 +139,14 @@ class _Signature:
         if "const" in schema:
             return _value(schema["const"])
         if values := _list(schema.get("enum")):
-            shown = [_value(value) for value in values[:20] if value is not None]
-            return "|".join(shown) + ("|…" if len(values) > 20 else "")
-        if kinds := _list(schema.get("anyOf")) or _list(schema.get("oneOf")):
+            return _values(values)
+        kinds = _alternatives(schema)
+        if kinds is not None:
             return self._union(kinds, depth)
+        return self._one_type(schema, depth)
+
+    def _one_type(self, schema: Mapping[str, Any], depth: int) -> str:
         kind = schema.get("type")
-        if isinstance(kind, list):
-            return self._union([{**schema, "type": one} for one in kind], depth)
         if kind == "array":
             item = self._type(schema.get("items"), depth + 1)
             return f"({item})[]" if "|" in item and not item.startswith("{") else f"{item}[]"
@@ -165,6 +181,15 @@ class _Signature:
         return f" ({said})" if said else ""
 
 
+def _alternatives(schema: Mapping[str, Any]) -> list[Any] | None:
+    """The schemas of which one must hold; None if it is itself the only one."""
+    kinds = _list(schema.get("anyOf")) or _list(schema.get("oneOf"))
+    if kinds:
+        return kinds
+    kind = schema.get("type")
+    return [{**schema, "type": one} for one in kind] if isinstance(kind, list) else None
+
+
 def _limits(schema: Mapping[str, Any]) -> str:
     low, high, form = schema.get("minimum"), schema.get("maximum"), schema.get("format")
     numbers = [n for n in (low, high) if isinstance(n, int | float) and not isinstance(n, bool)]
@@ -173,6 +198,11 @@ def _limits(schema: Mapping[str, Any]) -> str:
     if numbers:
         return f" {'at least' if low in numbers else 'at most'} {numbers[0]}"
     return f" {one_line(form, 20)}" if isinstance(form, str) and form else ""
+
+
+def _values(values: Sequence[Any]) -> str:
+    shown = [_value(value) for value in values[:20] if value is not None]
+    return "|".join(shown) + ("|…" if len(values) > 20 else "")
 
 
 def _value(value: Any) -> str:

@@ -14,6 +14,7 @@ from .events import Failed
 NO_RETRY = {
     "x-should-retry": "false"
 }  # SDKs retry 408, 409, 429 and 5xx twice, and each would run the whole loop again
+_UNNAMED = "The model's server reported an error."
 
 
 class RequestError(Exception):
@@ -26,9 +27,12 @@ def failure(
     status: int, message: str, *, kind: str = "", param: str | None = None, code: str | None = None, retry: bool = False
 ) -> Failed:
     """A failure in our own words."""
-    kind = kind or ("server_error" if status >= 500 else "invalid_request_error")
-    error = {"message": message, "type": kind, "param": param, "code": code}
+    error = {"message": message, "type": kind or _kind(status), "param": param, "code": code}
     return Failed(status, error, {} if retry or status < 429 else NO_RETRY)
+
+
+def _kind(status: int) -> str:
+    return "server_error" if status >= 500 else "invalid_request_error"
 
 
 def truncated() -> Failed:
@@ -59,31 +63,36 @@ def as_error(body: object, status: int = 0) -> Failed | None:
     Seen: `{"error": {…}}`, `{"error": "text"}`, `[{"error": …}]` (Gemini), `{"object": "error", "message": …}` (vLLM,
     Mistral), `{"detail": …}` (FastAPI servers), a `code` or `status_code` that is the HTTP status (OpenRouter, Groq).
     """
+    found = _error_in(body)
+    if found is None:
+        return None
+    code, attempt = found.get("code"), found.get("failed_generation")
+    named = (status, code, found.get("status_code"), found.get("status"))
+    stated = next(filter(None, map(_as_status, named)), 502)
+    said = next((found[key] for key in ("message", "detail", "error") if found.get(key)), _UNNAMED)
+    error = {
+        "message": str(said),
+        "type": str(found.get("type") or _kind(stated)),
+        "param": found.get("param"),
+        "code": code if isinstance(code, str | int) else None,
+    }
+    return Failed(stated, error, attempt=attempt if isinstance(attempt, str) else None)
+
+
+def _error_in(body: object) -> Mapping[str, Any] | None:
+    """The object that describes the error, wherever it stands in the body."""
     if isinstance(body, list) and body:
         body = body[0]
     if not isinstance(body, Mapping):
         return None
-    found: Any = body.get("error")
+    found = body.get("error")
     if found is None:
-        if body.get("object") != "error" and "message" not in body and "detail" not in body:
-            return None
-        found = body
-    if not isinstance(found, Mapping):
-        found = {"message": found}
-    message = (
-        found.get("message") or found.get("detail") or found.get("error") or "The model's server reported an error."
-    )
-    code = found.get("code")
-    stated = next((c for c in (status, code, found.get("status_code"), found.get("status")) if _is_status(c)), 502)
-    error = {
-        "message": message if isinstance(message, str) else str(message),
-        "type": str(found.get("type") or ("server_error" if int(stated) >= 500 else "invalid_request_error")),
-        "param": found.get("param"),
-        "code": code if isinstance(code, str | int) else None,
-    }
-    attempt = found.get("failed_generation")
-    return Failed(int(stated), error, attempt=attempt if isinstance(attempt, str) else None)
+        is_one = body.get("object") == "error" or "message" in body or "detail" in body
+        return body if is_one else None
+    return found if isinstance(found, Mapping) else {"message": found}
 
 
-def _is_status(value: object) -> bool:
-    return isinstance(value, int | str) and str(value).isdigit() and 400 <= int(value) <= 599
+def _as_status(value: object) -> int:
+    """The HTTP status of an error, as a number or as text; 0 if it is none."""
+    is_status = isinstance(value, int | str) and str(value).isdigit() and 400 <= int(value) <= 599
+    return int(str(value)) if is_status else 0

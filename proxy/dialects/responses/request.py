@@ -31,6 +31,7 @@ _UNSUPPORTED = {
     "prompt": "Prompt templates are not supported: send `instructions` and `input` instead.",
 }
 _SEARCH = "web_search"
+_HOSTED = (_SEARCH, "web_fetch")  # how the types of tools begin that ask for search
 _KINDS: dict[str, tuple[type, ...]] = {
     "stream": (bool,),
     "store": (bool,),
@@ -71,8 +72,30 @@ def decode(raw: bytes) -> ResponsesRequest:
     model = given.get("model")
     if not isinstance(model, str) or not model:
         raise refuse(400, "`model` is missing: name the model that should answer.", param="model", code="missing_field")
-    _check(given)
+    for check in _CHECKS:
+        check(given)
     tools, hosted = _tools(given.get("tools") or [])
+    search, body = take_out_search(_body(given, tools, hosted))
+    most_calls = given.get("max_tool_calls")
+    live = all(tool.get("external_web_access") is not False for tool in hosted)
+    return ResponsesRequest(
+        raw,
+        model,
+        bool(given.get("stream")),
+        _items(given),
+        _instructions(given.get("instructions")),
+        given.get("previous_response_id") or "",
+        given.get("store") is not False,
+        frozenset(given.get("include") or ()),
+        most_calls,
+        replace(search, max_calls=most_calls, live=live),
+        body,
+        _echo(given, model),
+    )
+
+
+def _body(given: Mapping[str, Any], tools: list[Any], hosted: list[Any]) -> dict[str, Any]:
+    """The request as Chat Completions has it, all but its messages."""
     body = {key: value for key, value in given.items() if key not in _CONSUMED and value is not None}
     body.update(_renamed(given))
     if tools or hosted:
@@ -84,25 +107,7 @@ def decode(raw: bytes) -> ResponsesRequest:
         body["tool_choice"] = choice
     if body.get("stream"):
         body["stream_options"] = {"include_usage": True}
-    search, body = take_out_search(body)
-    return ResponsesRequest(
-        raw,
-        model,
-        bool(given.get("stream")),
-        _items(given),
-        _instructions(given.get("instructions")),
-        given.get("previous_response_id") or "",
-        given.get("store") is not False,
-        frozenset(given.get("include") or ()),
-        given.get("max_tool_calls"),
-        replace(
-            search,
-            max_calls=given.get("max_tool_calls"),
-            live=all(tool.get("external_web_access") is not False for tool in hosted),
-        ),
-        body,
-        _echo(given, model),
-    )
+    return body
 
 
 def _load(raw: bytes) -> dict[str, Any]:
@@ -114,23 +119,46 @@ def _load(raw: bytes) -> dict[str, Any]:
     return body
 
 
-def _check(given: Mapping[str, Any]) -> None:
+# What is refused
+
+
+def _check_supported(given: Mapping[str, Any]) -> None:
     for name, text in _UNSUPPORTED.items():
         if given.get(name):
             raise refuse(400, text, param=name, code="unsupported_parameter")
+
+
+def _check_kinds(given: Mapping[str, Any]) -> None:
     for name, kinds in _KINDS.items():
         value = given.get(name)
-        if value is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
+        if value is not None and not _is_of(value, kinds):
             wanted = " or ".join(filter(None, (_IN_WORDS[kind] for kind in kinds)))
             raise refuse(400, f"`{name}` must be {wanted}.", param=name, code="invalid_type")
+
+
+def _is_of(value: Any, kinds: tuple[type, ...]) -> bool:
+    """To Python a truth value is a number; here it is none."""
+    return type(value) in kinds if isinstance(value, bool) else isinstance(value, kinds)
+
+
+def _check_values(given: Mapping[str, Any]) -> None:
     for name in ("max_output_tokens", "max_tool_calls"):
         if given.get(name) is not None and given[name] < 1:
             raise invalid(name, f"`{name}` must be at least 1.")
     if given.get("truncation") not in (None, "auto", "disabled"):
         raise invalid("truncation", "`truncation` must be 'auto' or 'disabled'.")
+
+
+def _check_include(given: Mapping[str, Any]) -> None:
     for i, wanted in enumerate(given.get("include") or ()):
         if not isinstance(wanted, str):
             raise refuse(400, f"`include[{i}]` must be a string.", param=f"include[{i}]", code="invalid_type")
+
+
+_CHECKS = (_check_supported, _check_kinds, _check_values, _check_include)
+
+
+# What is asked
 
 
 def _items(given: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -196,7 +224,7 @@ def _tools(given: list[Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
                 raise missing(f"tools[{i}].name")
             described = {key: v for key, v in tool.items() if key != "type" and v is not None}
             functions.append({"type": kind, kind: described})
-        elif isinstance(kind, str) and kind.startswith((_SEARCH, "web_fetch")):
+        elif isinstance(kind, str) and kind.startswith(_HOSTED):
             hosted.append(tool)
         elif not isinstance(kind, str):
             raise missing(f"tools[{i}].type")
@@ -225,16 +253,22 @@ def _tool_choice(choice: Any, body: Mapping[str, Any]) -> Any:
 
 
 def _named(tool: Any, body: Mapping[str, Any], param: str) -> dict[str, Any]:
+    """A choice of one tool: a function by its name, a hosted one by its type."""
     kind = tool.get("type") if isinstance(tool, dict) else None
     name = tool.get("name") if kind == "function" else kind
     if not isinstance(name, str):
         raise missing(f"{param}.{'name' if kind == 'function' else 'type'}")
     hosted = any(entry["type"] != "function" for entry in body.get("tools") or ())
-    if kind != "function" and name.startswith((_SEARCH, "web_fetch")) and hosted:
-        return {"type": name}
-    if kind == "function" and (name in client_tools(body) or (name == _SEARCH and hosted)):
-        return {"type": "function", "function": {"name": name}}
-    raise invalid("tool_choice", f"Tool choice '{name}' not found in 'tools' parameter.")
+    choice: dict[str, Any]
+    if kind == "function":
+        known = name in client_tools(body) or (name == _SEARCH and hosted)
+        choice = {"type": kind, kind: {"name": name}}
+    else:
+        known = hosted and name.startswith(_HOSTED)
+        choice = {"type": kind}
+    if not known:
+        raise invalid("tool_choice", f"Tool choice '{name}' not found in 'tools' parameter.")
+    return choice
 
 
 # What the answer repeats
