@@ -14,6 +14,7 @@ from tools import prompts
 from tools.clean import clean, cut_place, one_line
 from tools.web_search import MAX_QUERY
 
+from ..values.messages import role_of, text_of
 from . import phrases
 from .question_words import WORD, leans, names_in, telling_words, uncapitalised, without_lead
 from .search_need import needless
@@ -122,7 +123,7 @@ def rewriting(body: Mapping[str, Any]) -> dict[str, Any]:
     """One short call that asks the same model for a query. A single user message: some templates know no other role."""
     given = body.get("messages")
     speakers = tuple(prompts.SPEAKERS)
-    said = [message for message in given if _role(message) in speakers] if isinstance(given, list) else []
+    said = [message for message in given if role_of(message) in speakers] if isinstance(given, list) else []
     lines = [f"{prompts.SPEAKERS[message['role']]}: {_retold(message)}" for message in said[-MOST_RETOLD:]]
     prompt = "\n".join([*lines, "", prompts.REWRITE_QUERY])
     limit = "max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"
@@ -151,13 +152,13 @@ def rewritten(answer: str, plan: Plan) -> Plan:
 def question(messages: Sequence[Any]) -> str:
     """The text of the last user message."""
     asked = _said_by("user", messages)
-    return _text(asked[-1]) if asked else ""
+    return text_of(asked[-1], "\n") if asked else ""
 
 
 def with_sources(messages: Sequence[Any], sources: str) -> list[Any]:
     """The sources in front of the question, in the same message: strict templates allow no other."""
     out = list(messages)
-    place = next((place for place in reversed(range(len(out))) if _role(out[place]) == "user"), None)
+    place = next((place for place in reversed(range(len(out))) if role_of(out[place]) == "user"), None)
     if not sources:
         return out
     if place is None:
@@ -172,22 +173,11 @@ def with_sources(messages: Sequence[Any], sources: str) -> list[Any]:
 
 
 def _said_by(role: str, messages: Sequence[Any]) -> list[Any]:
-    return [message for message in messages if _role(message) == role]
-
-
-def _role(message: Any) -> Any:
-    return message.get("role") if isinstance(message, Mapping) else None
-
-
-def _text(message: Any) -> str:
-    content = message.get("content")
-    parts = content if isinstance(content, list) else [{"text": content}]
-    texts = [part.get("text") for part in parts if isinstance(part, Mapping)]
-    return "\n".join(text for text in texts if isinstance(text, str))
+    return [message for message in messages if role_of(message) == role]
 
 
 def _readable(message: Any) -> str:
-    text, half = _text(message), LONGEST_MESSAGE // 2
+    text, half = text_of(message, "\n"), LONGEST_MESSAGE // 2
     whole = text if len(text) <= LONGEST_MESSAGE else f"{text[:half]}\n{text[-half:]}"
     return clean(whole, LONGEST_MESSAGE + 1)
 

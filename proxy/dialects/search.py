@@ -23,6 +23,7 @@ class _Wish:
     asked: str = ""
     forced: bool = False
     allowed: bool = False
+    live: bool = True
     options: dict[str, Any] = field(default_factory=dict)
 
     def ask(self, name: str) -> None:
@@ -54,6 +55,7 @@ def _take_tools(body: dict[str, Any], wish: _Wish) -> None:
     if not hosted:
         return
     wish.ask("tool")
+    wish.live = all(tool.get("external_web_access") is not False for tool in hosted)
     for tool in hosted:
         wish.options = {**tool, **_mapping(tool.get("parameters")), **wish.options}
     body["tools"] = [tool for tool in tools if not is_hosted_search(tool)]
@@ -110,6 +112,7 @@ def _search_options(wish: _Wish) -> SearchOptions:
         country=_country(_mapping(location.get("approximate")) or location),
         allowed_domains=_domains(filters.get("allowed_domains")),
         blocked_domains=_domains(filters.get("blocked_domains")),
+        live=wish.live,
     )
 
 

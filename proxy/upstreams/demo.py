@@ -16,6 +16,7 @@ from tools.base import OPEN_PAGE, WEB_SEARCH
 from tools.relevance import relevance, terms
 
 from ..values.events import Begun, Event, Finished, TextDelta, ToolCallDelta, UsageSeen
+from ..values.messages import text_of
 
 CREATED = 1767225600  # 2026-01-01: `models` wants a date, and a model without weights has none of its own
 MAX_QUERY = 400
@@ -97,8 +98,8 @@ def _asked(messages: Sequence[Mapping[str, Any]]) -> tuple[str, list[str]]:
     asked = max((at for at, message in enumerate(messages) if message.get("role") == "user"), default=None)
     if asked is None:
         return "", []
-    results = [_text(message) for message in messages[asked + 1 :] if message.get("role") == "tool"]
-    return " ".join(_text(messages[asked]).split()), results
+    results = [text_of(message, "\n") for message in messages[asked + 1 :] if message.get("role") == "tool"]
+    return " ".join(text_of(messages[asked], "\n").split()), results
 
 
 def _best(question: str, readings: Sequence[Reading]) -> Reading:
@@ -216,14 +217,7 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[:most].rsplit(" ", 1)[0]
 
 
-def _text(message: Mapping[str, Any]) -> str:
-    content = message.get("content")
-    if isinstance(content, list):
-        return "\n".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
-    return content if isinstance(content, str) else ""
-
-
 def _usage(messages: Sequence[Mapping[str, Any]], reply: str) -> dict[str, int]:
     """Words, counted as words: there is no tokenizer here to pretend with."""
-    read, written = sum(len(_text(message).split()) for message in messages), len(reply.split())
+    read, written = sum(len(text_of(message, "\n").split()) for message in messages), len(reply.split())
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}

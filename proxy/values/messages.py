@@ -17,7 +17,7 @@ def role_of(message: object) -> str:
 
 def is_text(part: object) -> bool:
     """Is this part of a message's content text? (Others are images, sound, files.)"""
-    return isinstance(part, Mapping) and part.get("type", "text") == "text" and isinstance(part.get("text"), str)
+    return isinstance(part, Mapping) and isinstance(part.get("text"), str)
 
 
 def texts_in(content: object) -> list[str]:

@@ -13,10 +13,12 @@ from typing import Any
 
 import orjson
 
+from tools.base import WEB_SEARCH
+
 from ...answering.offer import client_tools
 from ...values.errors import refuse
 from ...values.request import SearchOptions, json_object
-from ..search import take_out_search
+from ..search import is_hosted_search, take_out_search
 from .items import invalid, missing, normalise
 
 # These do not go up by their own name. All others do, unknown ones too: servers have fields of their own.
@@ -30,8 +32,6 @@ _UNSUPPORTED = {
     "conversation": "Conversations are not supported: use `previous_response_id` instead.",
     "prompt": "Prompt templates are not supported: send `instructions` and `input` instead.",
 }
-_SEARCH = "web_search"
-_HOSTED = (_SEARCH, "web_fetch")  # how the types of tools begin that ask for search
 _KINDS: dict[str, tuple[type, ...]] = {
     "stream": (bool,),
     "store": (bool,),
@@ -77,7 +77,6 @@ def decode(raw: bytes) -> ResponsesRequest:
     tools, hosted = _tools(given.get("tools") or [])
     search, body = take_out_search(_body(given, tools, hosted))
     most_calls = given.get("max_tool_calls")
-    live = all(tool.get("external_web_access") is not False for tool in hosted)
     return ResponsesRequest(
         raw,
         model,
@@ -88,7 +87,7 @@ def decode(raw: bytes) -> ResponsesRequest:
         given.get("store") is not False,
         frozenset(given.get("include") or ()),
         most_calls,
-        replace(search, max_calls=most_calls, live=live),
+        replace(search, max_calls=most_calls),
         body,
         _echo(given, model),
     )
@@ -224,7 +223,7 @@ def _tools(given: list[Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
                 raise missing(f"tools[{i}].name")
             described = {key: v for key, v in tool.items() if key != "type" and v is not None}
             functions.append({"type": kind, kind: described})
-        elif isinstance(kind, str) and kind.startswith(_HOSTED):
+        elif is_hosted_search(tool):
             hosted.append(tool)
         elif not isinstance(kind, str):
             raise missing(f"tools[{i}].type")
@@ -261,10 +260,10 @@ def _named(tool: Any, body: Mapping[str, Any], param: str) -> dict[str, Any]:
     hosted = any(entry["type"] != "function" for entry in body.get("tools") or ())
     choice: dict[str, Any]
     if kind == "function":
-        known = name in client_tools(body) or (name == _SEARCH and hosted)
+        known = name in client_tools(body) or (name == WEB_SEARCH and hosted)
         choice = {"type": kind, kind: {"name": name}}
     else:
-        known = hosted and name.startswith(_HOSTED)
+        known = hosted and is_hosted_search(tool)
         choice = {"type": kind}
     if not known:
         raise invalid("tool_choice", f"Tool choice '{name}' not found in 'tools' parameter.")
