@@ -29,6 +29,7 @@ import orjson
 
 from ..values.errors import RequestError, as_error, failure, refuse, truncated
 from ..values.events import Event, Failed, merge_fields
+from ..watching.contents import Contents
 from .chunks import ChunkReader
 from .failures import hung_up, key_refused, masked, masked_failure, timed_out, unreachable
 
@@ -225,7 +226,7 @@ class LitellmTransport:
         error = getattr(error, "original_exception", None) or error  # in the middle of a stream it is wrapped
         chain = [error, *causes]
         text = masked(str(getattr(error, "message", error)), (*self._secrets, passed))
-        log.warning("upstream %s: %s: %s", self.name, type(error).__name__, text)
+        log.warning("upstream %s: %s: %s", self.name, type(error).__name__, Contents(text))
         kinds = {base.__name__ for base in type(error).__mro__}
         if "Timeout" in kinds or any(isinstance(e, TimeoutError | httpx.TimeoutException) for e in chain):
             return timed_out(self.name)
