@@ -75,6 +75,7 @@ def facts_of(request: Observer) -> dict[str, Any]:
         "rounds": summary.rounds,
         "searches": [_call(call) for call in summary.calls if call.role == "search"],
         "pages": [_call(call) for call in summary.calls if call.role == "read"],
+        "failed_calls": sum(not tool.ok for tool in summary.tools),
         "model_failures": [{"upstream": failed.upstream, "status": failed.status} for failed in summary.model_failures],
         "citations": summary.citations,
         "input_tokens": summary.input_tokens,

@@ -4,7 +4,6 @@ request's observer. None holds what people wrote but `ToolCalled.contents`, whic
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -120,6 +119,4 @@ def _first(usage: Mapping[str, Any], *names: str) -> int:
 
 def _is_count(value: object) -> bool:
     """Servers send null, strings, and numbers that no counter could take back."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return math.isfinite(value) and 0 <= value <= _MOST_TOKENS
+    return isinstance(value, int | float) and value is not True and 0 <= value <= _MOST_TOKENS
