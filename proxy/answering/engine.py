@@ -129,17 +129,14 @@ class _Answering:
             async for batch in batches:
                 ended = isinstance(batch[-1], Finished | Failed | Replan)
                 if ended:
-                    self._note_failure(batch[-1])
+                    self._plan.note_end(batch)
                 if events := self._dress(loop.receive(batch)):
                     yield events
                 self._start_early(loop)
         if not ended:
-            yield self._dress(loop.receive([self._note_failure(truncated())]))
-
-    def _note_failure(self, event: Event) -> Event:
-        if isinstance(event, Failed):
-            self._plan.note_failure(event.status, event.error.get("code"))
-        return event
+            cut = [truncated()]
+            self._plan.note_end(cut)
+            yield self._dress(loop.receive(cut))
 
     async def _search_first(self, loop: ToolLoop) -> AsyncGenerator[list[Event], None]:
         self._session = self._open_session(assist=False)

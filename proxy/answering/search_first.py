@@ -75,6 +75,7 @@ class FirstSearch:
         said: list[str] = []
         async with aclosing(self._plan.stream(rewriting(self.offer.body))) as batches:
             async for batch in batches:
+                self._plan.note_end(batch)
                 for event in batch:
                     if isinstance(event, TextDelta):
                         said.append(event.text)

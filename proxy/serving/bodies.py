@@ -5,23 +5,29 @@ the body, or refuses and closes the connection.
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 
 from starlette.types import Receive, Scope
 
 from ..config.settings import ServerConfig
+from ..context import context_of
 from ..values.errors import RequestError, failure, refuse
+from ..watching.steps import Received
 
 
 async def read_body(receive: Receive, scope: Scope, server: ServerConfig) -> bytes:
     length = next((value for key, value in scope["headers"] if key == b"content-length"), b"0")
     if length.isdigit() and int(length) > server.max_body:
         raise _too_large(server)
+    began = time.perf_counter()
     try:
         async with asyncio.timeout(server.body_timeout):
-            return await _all_parts(receive, server)
+            body = await _all_parts(receive, server)
     except TimeoutError:
         raise _hang_up(408, "The request body did not arrive in time.", "request_timeout") from None
+    context_of(scope).observer.tell(Received(time.perf_counter() - began))
+    return body
 
 
 async def _all_parts(receive: Receive, server: ServerConfig) -> bytes:

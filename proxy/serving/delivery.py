@@ -64,7 +64,7 @@ class Delivery:
         stream: bool,
     ) -> None:
         """An answer, as a stream or in one piece. `decided` is what the header says about search."""
-        answer = _Outgoing(context, send, writer, decided, self._stopping)
+        answer = _Outgoing(context, send, writer, decided, self._stopping, streamed=stream)
         async with aclosing(events):
             await (answer.stream if stream else answer.whole)(events)
 
@@ -79,13 +79,15 @@ class _Outgoing:
         writer: AnswerWriter,
         decided: str,
         stopping: Callable[[], bool],
+        *,
+        streamed: bool,
     ) -> None:
         self._context = context
         self._send = send
         self._writer = writer
         self._headers = {SEARCH_HEADER: decided}
         self._stopping = stopping
-        self._telling = AnswerTelling(context.observer)
+        self._telling = AnswerTelling(context, streamed=streamed)
 
     async def stream(self, events: AsyncIterator[list[Event]]) -> None:
         """Sends events as they come."""

@@ -20,6 +20,7 @@ from ..context import RequestContext, attach
 from ..values.dialect import Dialect
 from ..values.errors import RequestError, crashed, refuse, shutting_down
 from ..values.events import Failed
+from ..watching.contents import printable
 from ..watching.observer import Listener, Observer
 from .delivery import send_failure
 
@@ -91,22 +92,26 @@ class Edge:
             headers = _headers(scope)
             caller = await self._admit(scope, headers)
             observer.caller = caller.name
+            if scope["method"] == "POST":
+                self._check_content_type(scope["path"], headers)
             attach(scope, self._context(request_id, dialect, observer, caller, headers))
             await self._app(scope, receive, send_marked)
         except RequestError as error:
             await answer_failure(error.failed)
         except Exception:  # the last boundary: whatever it is, the client gets an answer and the log the trace
-            log.exception("%s %s failed %s", observer.method, observer.path, request_id)
+            log.exception("%s %s failed %s", observer.method, printable(observer.path, 200), request_id)
             observer.fail("internal_error")
             if observer.status:
                 raise  # the server breaks the connection off, so that half an answer does not look whole
             await answer_failure(crashed())
         except asyncio.CancelledError:
             if not self.stopping:
+                observer.fail("cancelled")
                 raise
             task.uncancel()
             if not observer.status:
                 await answer_failure(shutting_down())
+            observer.fail("shutting_down")
         finally:
             self._under_way.discard(task)
             observer.end()
@@ -128,10 +133,7 @@ class Edge:
         self._check_host(headers)
         if b"content-length" in headers and b"transfer-encoding" in headers:
             raise refuse(400, "Send either Content-Length or Transfer-Encoding, not both.", code="bad_request")
-        caller = Caller() if scope["path"] in OPEN_PATHS else await self._keys.identify(headers)
-        if scope["method"] == "POST":
-            self._check_content_type(scope["path"], headers)
-        return caller
+        return Caller() if scope["path"] in OPEN_PATHS else await self._keys.identify(headers)
 
     def _check_host(self, headers: Headers) -> None:
         given = headers.get(b"host", [])

@@ -18,14 +18,21 @@ from ..upstreams.fallback import FallbackPlan
 from ..upstreams.transport import Broken, Forwarding, Reply
 from ..values.errors import shutting_down, too_long, truncated
 from ..values.events import Failed
-from ..watching.observer import Observer
-from ..watching.steps import FirstContent, Forwarded, tokens_in
+from ..watching.steps import FirstContent, Operation, tokens_in
 from .delivery import raw_headers, send_failure
 
-_ENDS = (b"[DONE]", b'"finish_reason":"', b'"finish_reason": "', b'data: {"error"', b'data:{"error"')
+_ERRORS = (b'data: {"error"', b'data:{"error"')
+_ENDS = (b"[DONE]", b'"finish_reason":"', b'"finish_reason": "', *_ERRORS)
 _LONGEST_END = 40  # bytes: more than any of these
 _USAGE = re.compile(rb'"usage"\s*:\s*(?=\{)')
-_USAGE_LIMIT = 4096  # bytes of a body's end in which its usage is looked for
+_TAIL = 4096  # bytes of a body's end in which its usage, or an error, is looked for
+# The first piece of an answer: a text that is not empty, or a call. What a server sends at once says neither.
+_CONTENT = re.compile(rb'"(?:content|reasoning_content|reasoning|text|refusal)"\s*:\s*"[^"]|"tool_calls"\s*:\s*\[\s*\{')
+_OPERATIONS: dict[str, Operation] = {
+    "/chat/completions": "chat",
+    "/completions": "text_completion",
+    "/embeddings": "embeddings",
+}
 _UNBUFFERED = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
@@ -43,7 +50,15 @@ class ForwardedRequest:
     @property
     def says_when_whole(self) -> bool:
         """Only the streams of completions do."""
-        return self.path.partition("?")[0].endswith("/completions")
+        return self._plain_path.endswith("/completions")
+
+    @property
+    def operation(self) -> Operation:
+        return _OPERATIONS.get(self._plain_path, "")
+
+    @property
+    def _plain_path(self) -> str:
+        return self.path.partition("?")[0]
 
 
 class Forwarder:
@@ -57,15 +72,17 @@ class Forwarder:
         reply_to = upstream.transport.forward(
             request.method, request.path, request.headers, request.body, streamed=request.stream
         )
-        answer = _ForwardedAnswer(context, send, request)
+        answer = _ForwardedAnswer(context, send, plan, request)
+        plan.note_question()
         try:
             async with asyncio.timeout_at(context.deadline), reply_to as reply:
                 if plan.fall_back(reply.status):
                     return False
-                context.observer.tell(Forwarded(upstream.name, reply.status))
                 await answer.pass_on(reply)
         except Broken:
-            await answer.break_off(truncated())
+            cut = truncated()
+            plan.note_failure(cut.status, cut.error["code"])
+            await answer.break_off(cut)
         except TimeoutError:
             await answer.break_off(too_long())
         except asyncio.CancelledError:
@@ -79,35 +96,60 @@ class _ForwardedAnswer:
     """One answer of an upstream on its way to the client. A stream that breaks off ends in an error event, any other
     body in a broken connection."""
 
-    def __init__(self, context: RequestContext, send: Send, request: ForwardedRequest) -> None:
+    def __init__(self, context: RequestContext, send: Send, plan: FallbackPlan, request: ForwardedRequest) -> None:
         self._dialect = context.dialect
         self._observer = context.observer
         self._send = send
+        self._plan = plan
         self._request = request
         self._started = False
-        self._tail = b""  # the end of what has passed so far
+        self._content_began = False
+        self._tail = bytearray()  # the end of what has passed so far
         self.streamed = False
 
     async def pass_on(self, reply: Reply) -> None:
         await self._start(reply)
         whole = not (self.streamed and self._request.says_when_whole)
         async for data in reply.chunks:
-            if not self._tail:
-                self._observer.tell(FirstContent())
+            if self.streamed and not self._content_began:
+                self._look_for_content(data)
             if not whole:
                 window = self._tail[-_LONGEST_END:] + data
                 whole = any(mark in window for mark in _ENDS)
-            self._tail = (self._tail + data)[-_USAGE_LIMIT:]
+            self._keep_tail(data)
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
-        _tell_end(self._observer, reply.status, self._tail)
-        await self._end(None if whole else truncated())
+        if not whole:
+            raise Broken
+        self._note_end(reply.status)
+        await self._end()
+
+    def _look_for_content(self, data: bytes) -> None:
+        if _CONTENT.search(data):
+            self._content_began = True
+            self._observer.tell(FirstContent())
+
+    def _keep_tail(self, data: bytes) -> None:
+        self._tail += data
+        if len(self._tail) > 4 * _TAIL:  # now and then, because cutting it costs more than letting it grow
+            del self._tail[:-_TAIL]
+
+    def _note_end(self, status: int) -> None:
+        """What a forwarded answer says of itself at its end."""
+        tail = bytes(self._tail[-_TAIL:])
+        if status >= 400:
+            self._observer.fail(f"http_{status}")
+            self._plan.note_failure(status)
+        elif self.streamed and any(mark in tail for mark in _ERRORS):
+            self._observer.fail("upstream_error")
+            self._plan.note_failure(502, "upstream_error")
+        self._plan.note_forwarded(status, self._request.operation, tokens_in(_usage_in(tail)))
 
     async def break_off(self, failed: Failed) -> None:
+        self._observer.fail(failed.error.get("code"))
         if not self._started:
-            self._observer.fail(failed.error.get("code"))
             await send_failure(self._send, self._dialect, failed, self._request.down)
         elif self.streamed:
-            await self._end(failed)
+            await self._end(b"\n\n" + self._dialect.error_event(failed))
         else:
             raise Broken
 
@@ -119,28 +161,20 @@ class _ForwardedAnswer:
         await self._send({"type": "http.response.start", "status": reply.status, "headers": raw_headers(headers)})
         self._started = True
 
-    async def _end(self, failed: Failed | None) -> None:
+    async def _end(self, last_words: bytes = b"") -> None:
         """The end of a body; of a stream, with an error event if it is not whole."""
-        last_words = b""
-        if failed:
-            self._observer.fail(failed.error.get("code"))
-            last_words = b"\n\n" + self._dialect.error_event(failed)
         await self._send({"type": "http.response.body", "body": last_words})
 
 
-def _tell_end(observer: Observer, status: int, tail: bytes) -> None:
-    """What a forwarded answer says of itself at its end."""
-    if status >= 400:
-        observer.fail(f"http_{status}")
+def _usage_in(tail: bytes) -> dict[str, Any]:
+    """The usage that stands last in the end of a body."""
     places = [found.end() for found in _USAGE.finditer(tail)]
-    usage = _object_at(tail[places[-1] :].decode("utf-8", "replace")) if places else {}
-    if usage:
-        observer.tell(tokens_in(usage))
+    return _object_at(tail[places[-1] :].decode("utf-8", "replace")) if places else {}
 
 
 def _object_at(text: str) -> dict[str, Any]:
     try:
         value, _ = json.JSONDecoder().raw_decode(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

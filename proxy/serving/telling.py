@@ -1,12 +1,17 @@
-"""What an answer's events say to the observer: when content began, which tools ran and how long, citations, tokens, how
-it failed. Handed each batch on its way out; tells the request's observer.
+"""What an answer's events say to the observer: when content began, which tools ran and how long, citations, how it
+failed. Handed each batch on its way out; tells the request's observer.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
+from tools.provenance import holds_secret
+from tools.toolbox import tool_named
+
+from ..context import RequestContext
 from ..values.events import (
     Citation,
     Event,
@@ -17,37 +22,32 @@ from ..values.events import (
     ToolCallDelta,
     ToolFinished,
     ToolStarted,
-    UsageSeen,
 )
-from ..watching.observer import Observer
-from ..watching.steps import Cited, Decided, FirstContent, ToolCalled, tokens_in
-
-_CONTENT = frozenset({TextDelta, ReasoningDelta, ToolCallDelta})
+from ..watching.steps import Cited, Decided, FirstContent, ToolCalled
 
 
 class AnswerTelling:
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-        self._content_began = False
+    """`streamed`: a whole answer has no first piece."""
+
+    def __init__(self, context: RequestContext, *, streamed: bool) -> None:
+        self._observer = context.observer
+        self._secrets = context.caller.secrets
+        self._content_awaited = streamed
         self._running: dict[str, tuple[float, ToolStarted]] = {}
-        self._tellers: dict[type, Callable[..., None]] = {
-            ToolStarted: self._tool_started,
-            ToolFinished: self._tool_finished,
-            Citation: self._cited,
-            UsageSeen: self._used,
-            SearchedFirst: self._searched_first,
-            Failed: self._failed,
-        }
 
     def see(self, batch: Sequence[Event]) -> None:
         for event in batch:
-            kind = type(event)
-            if kind in _CONTENT:
-                if not self._content_began:
-                    self._content_began = True
-                    self._observer.tell(FirstContent())
-            elif teller := self._tellers.get(kind):
-                teller(event)
+            if type(event) is not TextDelta or self._content_awaited:  # almost all events are text, and cost this look
+                self._look_at(event)
+
+    def _look_at(self, event: Event) -> None:
+        if teller := _TELLERS.get(type(event)):
+            teller(self, event)
+
+    def _content(self, event: Event) -> None:
+        if self._content_awaited:
+            self._content_awaited = False
+            self._observer.tell(FirstContent())
 
     def _tool_started(self, event: ToolStarted) -> None:
         self._running[event.id] = time.perf_counter(), event
@@ -56,17 +56,39 @@ class AnswerTelling:
         if event.id in self._running:
             began, started = self._running.pop(event.id)
             seconds = time.perf_counter() - began
-            self._observer.tell(ToolCalled(event.tool, event.ok, seconds, started.arguments))
+            shown = contents_of(event.tool, started.arguments, self._secrets)
+            self._observer.tell(ToolCalled(event.tool, event.ok, seconds, shown))
 
     def _cited(self, event: Citation) -> None:
         self._observer.tell(Cited(event.source.n))
 
-    def _used(self, event: UsageSeen) -> None:
-        self._observer.tell(tokens_in(event.usage))
-
     def _searched_first(self, event: SearchedFirst) -> None:
-        if not event.searched:
-            self._observer.tell(Decided(False, event.reason))
+        reason = event.reason or self._observer.summary.reason
+        self._observer.tell(Decided(event.searched, reason, first=event.searched))
 
     def _failed(self, event: Failed) -> None:
         self._observer.fail(event.error.get("code"))
+
+
+_TELLERS: dict[type, Callable[[AnswerTelling, Any], None]] = {
+    TextDelta: AnswerTelling._content,
+    ReasoningDelta: AnswerTelling._content,
+    ToolCallDelta: AnswerTelling._content,
+    ToolStarted: AnswerTelling._tool_started,
+    ToolFinished: AnswerTelling._tool_finished,
+    Citation: AnswerTelling._cited,
+    SearchedFirst: AnswerTelling._searched_first,
+    Failed: AnswerTelling._failed,
+}
+
+
+def contents_of(tool: str, arguments: Mapping[str, Any], secrets: Collection[str]) -> list[dict[str, str]]:
+    """What a call searches for and opens, and no other word of it. What holds a key is shown nowhere."""
+    known = tool_named(tool)
+    shown = [_texts(action, secrets) for action in known.actions(arguments)] if known else []
+    return [action for action in shown if action]
+
+
+def _texts(action: Mapping[str, Any], secrets: Collection[str]) -> dict[str, str]:
+    texts = {name: text for name, text in action.items() if isinstance(text, str) and text and name != "type"}
+    return {name: "…" if holds_secret(text, secrets) else text for name, text in texts.items()}

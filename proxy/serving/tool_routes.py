@@ -4,13 +4,14 @@ what a model would write as arguments; hands back what `groundwire search --json
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from tools.base import BadArguments, validate
+from tools.base import OPEN_PAGE, WEB_SEARCH, BadArguments, validate
 from tools.ledger import Ledger
 from tools.open_page import OpenArguments
 from tools.options import SessionOptions
@@ -23,8 +24,10 @@ from ..house import House
 from ..values.errors import refuse
 from ..values.language import accepted_language, primary_language
 from ..values.request import json_object
+from ..watching.steps import ToolCalled
 from .bodies import read_body
 from .delivery import send_json, while_connected
+from .telling import contents_of
 
 _FILTERS = ("allowed_domains", "blocked_domains", "time_range", "published_after", "published_before")
 _SEARCH_FIELDS = frozenset({"query", "limit", "provider", "category", "country", "language", "filters", *_FILTERS})
@@ -57,7 +60,9 @@ class SearchRoute:
         country = str(given.pop("country", "") or "")
         language = _language(given.pop("language", None), context)
         session = _session(self._house, context, country, language, given.get("limit"))
+        began = time.perf_counter()
         answer = await session.search_once(given)
+        _tell(context, WEB_SEARCH, answer.ok, began, given)
         await send_json(send, 200, orjson.dumps({**search_json(answer), "age": answer.age}))
 
 
@@ -77,7 +82,10 @@ class OpenRoute:
             raise refuse(404, "No provider that can read pages is configured.", code="no_provider")
         _check(OpenArguments, given)
         session = _session(self._house, context)
-        pages = [open_json(part) for part in await session.open_once(given)]
+        began = time.perf_counter()
+        parts = await session.open_once(given)
+        _tell(context, OPEN_PAGE, any(not part.error for part in parts), began, given)
+        pages = [open_json(part) for part in parts]
         await send_json(send, 200, orjson.dumps({"pages": pages} if "urls" in given or len(pages) > 1 else pages[0]))
 
 
@@ -106,6 +114,11 @@ def _session(
         observe=context.observer.tell,
     )
     return house.toolbox.session(options)
+
+
+def _tell(context: RequestContext, tool: str, ok: bool, began: float, given: Mapping[str, Any]) -> None:
+    shown = contents_of(tool, given, context.caller.secrets)
+    context.observer.tell(ToolCalled(tool, ok, time.perf_counter() - began, shown))
 
 
 def _load(raw: bytes, known: frozenset[str]) -> dict[str, Any]:

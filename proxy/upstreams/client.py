@@ -17,6 +17,7 @@ from typing import Any, Literal
 from ..config.upstreams import UpstreamConfig
 from ..values.errors import RequestError
 from ..values.events import Event, Failed, Replan, ToolMode
+from ..watching.contents import Contents, printable
 from .leaks import recovered
 from .learned import NOTHING, Learned, Lesson, lesson_in, refuses_tools
 from .profiles import has_tool_turns, profile_of
@@ -29,6 +30,7 @@ log = logging.getLogger("groundwire")
 _MOST_LESSONS = 4  # parameters that one request may find out about
 _LISTING_PAUSE = 60.0  # after a listing that could not be read
 _LISTING_LIMIT = 1.0  # how long a request waits for what the upstream lists
+_LONGEST_NAME = 200  # of a model, in the log: clients choose it
 _SMALL = 4e9  # parameters: models below that are better at reading than at calling
 _SIZE = re.compile(r"(?<![a-z0-9.])e?(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])", re.IGNORECASE)
 
@@ -164,14 +166,15 @@ class UpstreamClient:
         model = asked["model"]
         if self.config.of(model).tool_calls != "auto" or not refuses_tools(failed, asked):
             return False
-        self._fall(model, {}, str(failed.error["message"]))
+        self._fall(model, {}, Contents(failed.error["message"]))
         return True
 
     def _fall(self, model: str, entry: Mapping[str, Any], why: str) -> None:
         mode = without_calling(model, entry)
         self._learned.keep(model, Lesson(tool_calls=mode, looked=True))
+        named = printable(model, _LONGEST_NAME)
         log.info(
-            "upstream %s: %s takes no tools, so it is asked with tool_calls: %s (%.200s)", self.name, model, mode, why
+            "upstream %s: %s takes no tools, so it is asked with tool_calls: %s (%.200s)", self.name, named, mode, why
         )
 
     def _in_vain(self, failed: Failed, schemas: Mapping[str, Mapping[str, Any]]) -> bool:
@@ -188,7 +191,8 @@ class UpstreamClient:
             if new.size:
                 choice = ["tool_choice: none"] if new.bare_end else []
                 names = ", ".join(sorted({*new.drop, *new.drop_in_messages, *new.rename, *choice}))
-                log.info("upstream %s: %s refuses %s: left out for an hour", self.name, model, names)
+                named = printable(model, _LONGEST_NAME)
+                log.info("upstream %s: %s refuses %s: left out for an hour", self.name, named, names)
         elif untried and not worked and not self._learned.of(model).proven:
             self._learned.forget_mode(model)
 

@@ -5,15 +5,16 @@ said, the next one is asked, with its own key and its own name for the model. On
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 from ..config.upstreams import UpstreamConfig
-from ..values.events import Begun, Event, Failed, Replan, ToolMode
+from ..values.events import Begun, Event, Failed, Finished, Replan, ToolMode, UsageSeen
 from ..watching.observer import Observer
-from ..watching.steps import ModelAsked, ModelFailed
+from ..watching.steps import Forwarded, ModelAnswered, ModelAsked, ModelFailed, Operation, Tokens, tokens_in
 from .client import UpstreamClient
 
 log = logging.getLogger("groundwire")
@@ -39,6 +40,7 @@ class FallbackPlan:
         self._candidates = list(candidates)
         self._observer = observer
         self._settled = len(self._candidates) == 1
+        self._asked = 0.0  # when the current upstream was asked last
 
     @property
     def current(self) -> Candidate:
@@ -53,8 +55,29 @@ class FallbackPlan:
         """How the current model takes tools."""
         return await self.current.upstream.look_up(self.current.model)
 
+    def note_question(self) -> None:
+        """The current upstream is asked now."""
+        self._observer.tell(ModelAsked(self.current.upstream.name, self.current.model))
+        self._asked = time.perf_counter()
+
+    def note_end(self, batch: Sequence[Event]) -> None:
+        """The last events that a question brought."""
+        last = batch[-1]
+        if isinstance(last, Failed):
+            self.note_failure(last.status, last.error.get("code"))
+        elif isinstance(last, Finished):
+            usage = next((event.usage for event in batch if isinstance(event, UsageSeen)), {})
+            self._observer.tell(ModelAnswered(self.current.upstream.name, self._seconds, tokens_in(usage)))
+
+    def note_forwarded(self, status: int, operation: Operation, tokens: Tokens) -> None:
+        self._observer.tell(Forwarded(self.current.upstream.name, status, operation, self._seconds, tokens))
+
     def note_failure(self, status: int, code: object = None) -> None:
         self._observer.tell(ModelFailed(self.current.upstream.name, status, str(code or "")))
+
+    @property
+    def _seconds(self) -> float:
+        return time.perf_counter() - self._asked
 
     def fall_back(self, status: int, code: object = None) -> bool:
         """The current upstream has failed and said nothing: whether another one stands in its place now."""
@@ -76,7 +99,7 @@ class FallbackPlan:
 
     def _ask(self, body: dict[str, Any], known_tools: Sequence[Any] | None) -> AsyncGenerator[list[Event], None]:
         candidate = self.current
-        self._observer.tell(ModelAsked(candidate.upstream.name, candidate.model))
+        self.note_question()
         return candidate.upstream.stream({**body, "model": candidate.model}, candidate.headers, known_tools)
 
     async def _try_in_order(

@@ -17,6 +17,7 @@ import httpx
 
 from ..values.errors import as_error, failure, truncated
 from ..values.events import Failed
+from ..watching.contents import Contents
 from .failures import hung_up, key_refused, masked, masked_failure, timed_out, unreachable
 
 log = logging.getLogger("groundwire")
@@ -35,7 +36,7 @@ def litellm_failure(error: Exception, upstream: str, secrets: Sequence[str], *, 
     error = getattr(error, "original_exception", None) or error  # in the middle of a stream it is wrapped
     chain = [error, *causes]
     text = masked(str(getattr(error, "message", error)), secrets)
-    log.warning("upstream %s: %s: %s", upstream, type(error).__name__, text)
+    log.warning("upstream %s: %s: %s", upstream, type(error).__name__, Contents(text))
     broken = _broken_line(chain, upstream, begun)
     if broken is not None:
         return broken

@@ -19,6 +19,7 @@ from yarl import URL
 from ..values.errors import RequestError, as_error, failure
 from ..values.events import Event, Failed
 from ..values.sse import EventTooLong, SSEDecoder
+from ..watching.contents import Contents
 from .chunks import ChunkReader
 from .failures import hung_up, key_refused, masked, masked_failure, timed_out, unreachable
 from .repairs import ALL_ON
@@ -255,7 +256,7 @@ class OpenAITransport:
 
     def _unreadable(self, first: bytes) -> Failed:
         said = masked(first.decode("utf-8", "replace"), self._secrets)
-        log.warning("upstream %s: expected an answer, got %.200r", self.name, said)
+        log.warning("upstream %s: expected an answer, got %.200r", self.name, Contents(said))
         return failure(502, "The model's server sent a web page instead of an answer.", code="upstream_bad_response")
 
     def _key_refused(self, status: int) -> Failed:
@@ -273,7 +274,8 @@ class OpenAITransport:
         return [dressed(event) for event in events]
 
     def _failure(self, error: Exception, *, begun: bool) -> Failed:
-        log.warning("upstream %s: %s: %s", self.name, type(error).__name__, error)
+        said = error if isinstance(error, OSError) else Contents(error)  # else the server's own bytes may be in it
+        log.warning("upstream %s: %s: %s", self.name, type(error).__name__, said)
         if isinstance(error, TimeoutError):
             if isinstance(error, aiohttp.ConnectionTimeoutError):
                 return failure(

@@ -8,7 +8,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TextIO
@@ -18,14 +18,17 @@ import orjson
 from providers.base import ProviderCall
 
 from ..config.settings import LogConfig
-from .observer import Observer
-from .steps import Step
+from .contents import ContentsHidden, printable
+from .observer import Listener, Observer
 
 _PLAIN = re.compile(r"[\w.:/@%+,;=()~!*'&$\[\]-]{1,200}")
+_LONGEST_NAME = 200  # characters of a path or of a model's name: clients choose them
+_LONGEST_CONTENT = 1000  # of a query or an address
+_KEPT = frozenset({"method", "path", "status", "seconds"})  # said even if they are empty
 _OURS = ("groundwire", "providers")  # the HTTP libraries would log every address that people look up
 
 
-class RequestLog:
+class RequestLog(Listener):
     """A listener that writes a line when a request has ended. `write` takes one line without its end."""
 
     def __init__(self, config: LogConfig, write: Callable[[str], None] | None = None) -> None:
@@ -34,16 +37,12 @@ class RequestLog:
         self._silent = logging.getLevelName(config.level.upper()) > logging.INFO
         self._write = write or write_line
 
-    def began(self, request: Observer) -> None: ...
-
-    def told(self, request: Observer, step: Step) -> None: ...
-
     def ended(self, request: Observer) -> None:
         if self._silent:
             return
         facts = facts_of(request)
         if self._contents and (contents := request.summary.contents()):
-            facts["contents"] = contents
+            facts["contents"] = [_printable(shown) for shown in contents]
         self._write(self._line(facts))
 
 
@@ -52,6 +51,8 @@ def set_up(config: LogConfig, **levels: str) -> None:
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # not in our lines, and not free
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter() if config.format == "json" else _TEXT)
+    if not config.contents:
+        handler.addFilter(ContentsHidden())
     logging.basicConfig(handlers=[handler])
     for name in _OURS:
         logging.getLogger(name).setLevel(levels.get(name, config.level).upper())
@@ -62,18 +63,19 @@ def facts_of(request: Observer) -> dict[str, Any]:
     summary = request.summary
     facts = {
         "method": request.method,
-        "path": request.path,
+        "path": printable(request.path, _LONGEST_NAME),
         "status": request.status,
         "seconds": round(request.seconds, 3),
         "first_content": None if summary.first_content is None else round(summary.first_content, 3),
         "key": request.caller,
-        "model": summary.model,
+        "model": printable(summary.model, _LONGEST_NAME),
         "upstream": summary.upstream,
         "search": summary.search,
         "reason": summary.reason,
         "rounds": summary.rounds,
         "searches": [_call(call) for call in summary.calls if call.role == "search"],
         "pages": [_call(call) for call in summary.calls if call.role == "read"],
+        "failed_calls": sum(not tool.ok for tool in summary.tools),
         "model_failures": [{"upstream": failed.upstream, "status": failed.status} for failed in summary.model_failures],
         "citations": summary.citations,
         "input_tokens": summary.input_tokens,
@@ -81,13 +83,16 @@ def facts_of(request: Observer) -> dict[str, Any]:
         "outcome": _word(request.outcome),
         "request": request.id,
     }
-    return {name: value for name, value in facts.items() if value not in ("", None, [], 0) or name == "status"}
+    return {name: value for name, value in facts.items() if name in _KEPT or value not in ("", None, [], 0)}
 
 
 def write_line(line: str, stream: TextIO | None = None) -> None:
     """Straight to the terminal: the logging machinery would cost as much as reading the request did."""
+    stream = stream or sys.stderr
+    if stream is None:  # started without one
+        return
     with suppress(OSError, ValueError):  # nobody reads the log any more; requests go on
-        (stream or sys.stderr).write(line + "\n")
+        stream.write(line + "\n")
 
 
 def _call(call: ProviderCall) -> dict[str, Any]:
@@ -106,8 +111,8 @@ def _json_line(facts: dict[str, Any]) -> str:
 
 def _text_line(facts: dict[str, Any]) -> str:
     shown = dict(facts)
-    first = [shown.pop(name, "") for name in ("method", "path", "status")]
-    first[2] = first[2] or "left"
+    method, path, status = (shown.pop(name) for name in ("method", "path", "status"))
+    first = [_one_word(method), _one_word(path), str(status or "-")]
     shown["seconds"] = f"{shown.get('seconds', 0):.3f}"
     for name in ("searches", "pages"):
         if name in shown:
@@ -115,7 +120,11 @@ def _text_line(facts: dict[str, Any]) -> str:
     if "model_failures" in shown:
         shown["model_failures"] = ",".join(f"{f['upstream']}:{f['status']}" for f in shown["model_failures"])
     pairs = [f"{name}={_one_word(value)}" for name, value in shown.items()]
-    return " ".join([time.strftime("%H:%M:%S"), *map(str, first), *pairs])
+    return " ".join([time.strftime("%H:%M:%S"), *first, *pairs])
+
+
+def _printable(shown: Mapping[str, str]) -> dict[str, str]:
+    return {name: printable(text, _LONGEST_CONTENT) for name, text in shown.items()}
 
 
 def _call_text(call: dict[str, Any]) -> str:
@@ -141,7 +150,7 @@ class _JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
+            line["traceback"] = record.exc_text or self.formatException(record.exc_info)
         return orjson.dumps(line).decode()
 
 

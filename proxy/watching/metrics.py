@@ -17,12 +17,13 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from providers.base import ProviderCall
 
-from .observer import Observer
-from .steps import FirstContent, Forwarded, ModelAsked, ModelFailed, Step, TokensCounted
+from .observer import Listener, Observer
+from .steps import Decided, FirstContent, Forwarded, ModelAnswered, ModelAsked, ModelFailed, Operation, Step, Tokens
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+_SHORT_SECONDS = (0.0005, 0.001, 0.0025, *_SECONDS[:10])  # of what we do ourselves
 _TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
 _TOOLS = {"search": "web_search", "read": "open_page"}
 
@@ -54,6 +55,8 @@ class _Spread:
         self._bounds = bounds
         self.counts: dict[Labels, list[int]] = defaultdict(lambda: [0] * (len(bounds) + 1))
         self.sums: Counter[Labels] = Counter()
+        if not labels:
+            self.counts[()]  # shown from the start
 
     def add(self, value: float, *labels: str) -> None:
         self.counts[labels][bisect_left(self._bounds, value)] += 1
@@ -72,55 +75,82 @@ class _Spread:
             yield bound, total
 
 
-class Metrics:
+class Metrics(Listener):
     """`collect` is what the Prometheus library asks for."""
 
     def __init__(self) -> None:
-        self._requests = _Count("groundwire_requests", "Requests by how they ended", ("dialect", "upstream", "outcome"))
-        self._rounds = _Count("groundwire_rounds", "Times that a model was asked", ("upstream",))
-        self._failures = _Count("groundwire_model_failures", "Times that a model failed", ("upstream", "status"))
-        self._calls = _Count(
-            "groundwire_tool_calls", "Calls of providers by what became of them", ("tool", "provider", "outcome")
+        self._requests = _Count(
+            "groundwire_requests",
+            "Requests that have ended, by the upstream that was asked last and by how they ended.",
+            ("dialect", "upstream", "outcome"),
         )
-        self._cache = _Count("groundwire_cache_answers", "Calls by whether the cache answered", ("tool", "result"))
-        self._cooldowns = _Count("groundwire_provider_cooldowns", "Times that a provider was left alone", ("provider",))
-        self._tokens = _Count("groundwire_tokens", "Tokens that models counted", ("upstream", "type"))
-        self._citations = _Count("groundwire_citations", "Citations in answers", ("dialect",))
-        self._provider_seconds = _Spread("groundwire_provider_seconds", "How long providers took", ("tool", "provider"))
+        self._rounds = _Count("groundwire_rounds", "Questions to a model, forwarded requests too.", ("upstream",))
+        self._failures = _Count(
+            "groundwire_model_failures",
+            "Questions to a model that failed, by the kind of status.",
+            ("upstream", "status"),
+        )
+        self._calls = _Count(
+            "groundwire_tool_calls",
+            "Calls of providers on behalf of a tool, by what became of them.",
+            ("tool", "provider", "outcome"),
+        )
+        self._cache = _Count(
+            "groundwire_cache_answers", "Calls of providers by whether the cache had the answer.", ("tool", "result")
+        )
+        self._cooldowns = _Count(
+            "groundwire_provider_cooldowns", "Times that a provider began to be left alone.", ("provider",)
+        )
+        self._tokens = _Count("groundwire_tokens", "Tokens as the models' servers counted them.", ("upstream", "type"))
+        self._citations = _Count("groundwire_citations", "Citations in answers.", ("dialect",))
+        self._provider_seconds = _Spread(
+            "groundwire_provider_seconds",
+            "How long providers took that were asked, with the wait for their turn; without what the cache answered.",
+            ("tool", "provider"),
+        )
         self._first_token = _Spread(
-            "groundwire_first_token_seconds", "From the request to its first content", ("dialect", "upstream")
+            "groundwire_first_token_seconds",
+            "Streamed answers: from the request's arrival to the first text, thought or call of the answer.",
+            ("dialect", "upstream"),
         )
         self._overhead = _Spread(
-            "groundwire_overhead_seconds", "From the request to the first question to a model", ("dialect",)
+            "groundwire_overhead_seconds",
+            "What we add: from the request's arrival to the first question to a model or a provider, less the wait "
+            "for its body. Nothing that a client, a model or a provider takes is in it.",
+            ("dialect",),
+            _SHORT_SECONDS,
         )
         self._duration = _Spread(
             "gen_ai_client_operation_duration_seconds",
-            "How long answers took",
+            "How long one question to a model took, from asking to the end of its answer, where that did not fail.",
             ("gen_ai_operation_name", "gen_ai_provider_name"),
         )
         self._token_usage = _Spread(
             "gen_ai_client_token_usage",
-            "Tokens of an answer",
+            "Tokens of one question to a model and of its answer.",
             ("gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_token_type"),
             _TOKENS,
         )
-        self._lag = _Spread("groundwire_loop_lag_seconds", "How late the event loop was", ())
-        self._under_way = 0
+        self._lag = _Spread(
+            "groundwire_loop_lag_seconds",
+            "How late the event loop was when it was looked at, twice a second.",
+            (),
+            _SHORT_SECONDS,
+        )
+        self._answering: set[Observer] = set()
         self._registry = CollectorRegistry()
         self._registry.register(self)
         self._tellers: dict[type, Callable[..., None]] = {
+            Decided: self._decided,
             ModelAsked: self._asked,
+            ModelAnswered: self._answered,
             ModelFailed: self._failed,
             ProviderCall: self._called,
             FirstContent: self._content_began,
             Forwarded: self._forwarded,
-            TokensCounted: self._counted,
         }
 
     # As a listener
-
-    def began(self, request: Observer) -> None:
-        self._under_way += 1
 
     def told(self, request: Observer, step: Step) -> None:
         teller = self._tellers.get(type(step))
@@ -128,42 +158,52 @@ class Metrics:
             teller(request, step)
 
     def ended(self, request: Observer) -> None:
-        self._under_way -= 1
+        self._answering.discard(request)
         summary = request.summary
         self._requests.add(request.dialect, summary.upstream, _outcome(request))
         if summary.citations:
             self._citations.add(request.dialect, by=summary.citations)
-        if not summary.upstream:
-            return
-        self._duration.add(request.seconds, "chat", summary.upstream)
-        for kind, tokens in (("input", summary.input_tokens), ("output", summary.output_tokens)):
-            if tokens:
-                self._token_usage.add(tokens, "chat", summary.upstream, kind)
+        if summary.overhead is not None:
+            self._overhead.add(summary.overhead, request.dialect)
+
+    def _decided(self, request: Observer, step: Decided) -> None:
+        self._answering.add(request)
 
     def _asked(self, request: Observer, step: ModelAsked) -> None:
+        self._answering.add(request)
         self._rounds.add(step.upstream)
-        if request.summary.rounds == 1:
-            self._overhead.add(request.seconds, request.dialect)
+
+    def _answered(self, request: Observer, step: ModelAnswered) -> None:
+        self._count("chat", step.upstream, step.seconds, step.tokens)
 
     def _failed(self, request: Observer, step: ModelFailed) -> None:
         self._failures.add(step.upstream, f"{step.status // 100}xx")
 
     def _forwarded(self, request: Observer, step: Forwarded) -> None:
-        self._rounds.add(step.upstream)
+        if step.status < 400:
+            self._count(step.operation, step.upstream, step.seconds, step.tokens)
+
+    def _count(self, operation: Operation, upstream: str, seconds: float, tokens: Tokens) -> None:
+        counted = [(kind, number) for kind, number in (("input", tokens.input), ("output", tokens.output)) if number]
+        for kind, number in counted:
+            self._tokens.add(upstream, kind, by=number)
+        if not operation:
+            return
+        self._duration.add(seconds, operation, upstream)
+        for kind, number in counted:
+            self._token_usage.add(number, operation, upstream, kind)
 
     def _called(self, request: Observer, step: ProviderCall) -> None:
         tool = _TOOLS[step.role]
         self._calls.add(tool, step.provider, step.outcome)
+        if step.outcome == "cooling_down":  # nobody was asked, and no cache either
+            return
         self._cache.add(tool, "hit" if step.cached else "miss")
         if not step.cached:
             self._provider_seconds.add(step.seconds, tool, step.provider)
 
     def _content_began(self, request: Observer, step: FirstContent) -> None:
         self._first_token.add(request.seconds, request.dialect, request.summary.upstream)
-
-    def _counted(self, request: Observer, step: TokensCounted) -> None:
-        self._tokens.add(request.summary.upstream, "input", by=step.input)
-        self._tokens.add(request.summary.upstream, "output", by=step.output)
 
     # Told by others
 
@@ -181,11 +221,13 @@ class Metrics:
     def collect(self) -> Iterator[Metric]:
         counted = [part for part in vars(self).values() if isinstance(part, _Count | _Spread)]
         yield from (part.family() for part in counted)
-        yield GaugeMetricFamily("groundwire_streams", "Requests under way", value=self._under_way)
+        yield GaugeMetricFamily(
+            "groundwire_streams", "Answers of models under way, streamed or not.", value=len(self._answering)
+        )
 
 
 def _outcome(request: Observer) -> str:
     """One of four words: the codes of errors may come from a model's server."""
-    if request.outcome in ("ok", "client_left", "left"):
-        return "ok" if request.outcome == "ok" else "client_left"
+    if request.outcome in ("ok", "client_left"):
+        return request.outcome
     return "refused" if 400 <= request.status < 500 else "failed"

@@ -1,21 +1,24 @@
 """One request as it is watched. Made at the edge, told what happens by the rooms where it happens, and asked at the end
-by its listeners. Handed `Step`s; hands each, with its time, to whoever listens. Without listeners it only takes notes.
+by its listeners. Handed `Step`s; hands each to whoever listens. Where nobody does it takes no notes.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
-from typing import Protocol
 
 from .steps import Step
 from .summary import Summary
 
+log = logging.getLogger("groundwire")
+
 MOST_STEPS = 500  # of one request that are kept one by one
 
 
-class Listener(Protocol):
-    """The log, the metrics, and whoever comes after them: one file each."""
+class Listener:
+    """Whoever wants to know: the log, the metrics, and who comes after them, one file each. `request` has all that was
+    told so far when it is handed on. What goes wrong in a listener is logged, and disturbs no request."""
 
     def began(self, request: Observer) -> None: ...
 
@@ -25,7 +28,22 @@ class Listener(Protocol):
 
 
 class Observer:
-    """`outcome` is `ok`, `left` (the client went away), or the code of what went wrong."""
+    """`outcome` is `ok`, `client_left`, or the code of what went wrong."""
+
+    __slots__ = (
+        "_listeners",
+        "began",
+        "caller",
+        "dialect",
+        "ended",
+        "id",
+        "method",
+        "outcome",
+        "path",
+        "status",
+        "steps",
+        "summary",
+    )
 
     def __init__(
         self,
@@ -49,15 +67,23 @@ class Observer:
         self.began = time.perf_counter()
         self.ended = 0.0
         for listener in listeners:
-            listener.began(self)
+            try:
+                listener.began(self)
+            except Exception:  # who only watches must not stop what it watches
+                _complain(listener)
 
     def tell(self, step: Step) -> None:
+        if not self._listeners:
+            return
         seconds = time.perf_counter() - self.began
         if len(self.steps) < MOST_STEPS:
             self.steps.append((seconds, step))
         self.summary.take(step, seconds)
         for listener in self._listeners:
-            listener.told(self, step)
+            try:
+                listener.told(self, step)
+            except Exception:  # as above
+                _complain(listener)
 
     def fail(self, code: object) -> None:
         """The request ends in an error; the first one told is the one that counts."""
@@ -65,10 +91,24 @@ class Observer:
 
     def end(self) -> None:
         self.ended = time.perf_counter()
-        self.outcome = self.outcome or ("ok" if self.status else "left")
+        self.outcome = self.outcome or _outcome_of(self.status)
         for listener in self._listeners:
-            listener.ended(self)
+            try:
+                listener.ended(self)
+            except Exception:  # as above
+                _complain(listener)
 
     @property
     def seconds(self) -> float:
         return (self.ended or time.perf_counter()) - self.began
+
+
+def _outcome_of(status: int) -> str:
+    """Where nobody said how it ended, the status does."""
+    if not status:
+        return "client_left"
+    return "ok" if status < 400 else f"http_{status}"
+
+
+def _complain(listener: Listener) -> None:
+    log.exception("%s failed while it watched a request", type(listener).__name__)

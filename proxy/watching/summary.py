@@ -1,10 +1,10 @@
 """One request in figures: what the log prints, and what every list of requests shows. Handed steps as they are told;
-hands on a plain mapping without anything that people wrote, unless contents are asked for.
+hands on plain numbers and names without anything that people wrote, unless contents are asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from providers.base import ProviderCall
@@ -14,10 +14,12 @@ from .steps import (
     Decided,
     FirstContent,
     Forwarded,
+    ModelAnswered,
     ModelAsked,
     ModelFailed,
+    Received,
     Step,
-    TokensCounted,
+    Tokens,
     ToolCalled,
 )
 
@@ -25,8 +27,25 @@ MOST_LISTED = 100  # of each kind
 
 
 class Summary:
+    __slots__ = (
+        "calls",
+        "citations",
+        "first_content",
+        "input_tokens",
+        "model",
+        "model_failures",
+        "output_tokens",
+        "overhead",
+        "reason",
+        "rounds",
+        "search",
+        "tools",
+        "upstream",
+        "waited",
+    )
+
     def __init__(self) -> None:
-        self.search = ""  # offered or off; empty where nobody decided
+        self.search = ""  # offered, first (before the model is asked) or off; empty where nobody decided
         self.reason = ""
         self.upstream = ""  # the last one that was asked
         self.model = ""
@@ -38,44 +57,70 @@ class Summary:
         self.input_tokens = 0
         self.output_tokens = 0
         self.first_content: float | None = None  # seconds
-        self._takers: dict[type, Callable[..., None]] = {
-            Decided: self._decided,
-            ModelAsked: self._asked,
-            ModelFailed: lambda step: self._list(self.model_failures, step),
-            ProviderCall: lambda step: self._list(self.calls, step),
-            ToolCalled: lambda step: self._list(self.tools, step),
-            Cited: self._cited,
-            TokensCounted: self._counted,
-            Forwarded: self._forwarded,
-        }
+        self.waited = 0.0  # seconds, for the client to send the request's body
+        self.overhead: float | None = None  # our own seconds before the first question to a model or a provider
 
     def take(self, step: Step, seconds: float) -> None:
-        if type(step) is FirstContent:
-            self.first_content = seconds
-        else:
-            self._takers[type(step)](step)
+        """`seconds` is when it was told."""
+        _TAKERS[type(step)](self, step, seconds)
 
-    def contents(self) -> list[dict[str, Any]]:
+    def contents(self) -> list[Mapping[str, str]]:
         """What was searched for and opened, in the model's words."""
-        return [{"tool": tool.tool, **tool.arguments} for tool in self.tools]
+        return [{"tool": tool.tool, **shown} for tool in self.tools for shown in tool.contents]
 
-    def _decided(self, step: Decided) -> None:
-        self.search, self.reason = "offered" if step.offered else "off", step.reason
+    def _received(self, step: Received, seconds: float) -> None:
+        self.waited = step.seconds
 
-    def _asked(self, step: ModelAsked) -> None:
+    def _decided(self, step: Decided, seconds: float) -> None:
+        self.search = "first" if step.first else "offered" if step.offered else "off"
+        self.reason = step.reason
+
+    def _asked(self, step: ModelAsked, seconds: float) -> None:
         self.upstream, self.model = step.upstream, step.model
         self.rounds += 1
+        self._note_question(seconds)
 
-    def _forwarded(self, step: Forwarded) -> None:
-        self.upstream = step.upstream
+    def _answered(self, step: ModelAnswered | Forwarded, seconds: float) -> None:
+        self._count(step.tokens)
 
-    def _cited(self, step: Cited) -> None:
+    def _failed(self, step: ModelFailed, seconds: float) -> None:
+        self._list(self.model_failures, step)
+
+    def _called(self, step: ProviderCall, seconds: float) -> None:
+        self._list(self.calls, step)
+        self._note_question(seconds - step.seconds)
+
+    def _tool_called(self, step: ToolCalled, seconds: float) -> None:
+        self._list(self.tools, step)
+
+    def _content_began(self, step: FirstContent, seconds: float) -> None:
+        self.first_content = seconds
+
+    def _cited(self, step: Cited, seconds: float) -> None:
         self.citations += 1
 
-    def _counted(self, step: TokensCounted) -> None:
-        self.input_tokens += step.input
-        self.output_tokens += step.output
+    def _note_question(self, seconds: float) -> None:
+        if self.overhead is None:
+            self.overhead = max(0.0, seconds - self.waited)
+
+    def _count(self, tokens: Tokens) -> None:
+        self.input_tokens += tokens.input
+        self.output_tokens += tokens.output
 
     def _list(self, kept: list[Any], step: Step) -> None:
         if len(kept) < MOST_LISTED:
             kept.append(step)
+
+
+_TAKERS: dict[type, Callable[[Summary, Any, float], None]] = {
+    Received: Summary._received,
+    Decided: Summary._decided,
+    ModelAsked: Summary._asked,
+    ModelAnswered: Summary._answered,
+    ModelFailed: Summary._failed,
+    ProviderCall: Summary._called,
+    ToolCalled: Summary._tool_called,
+    FirstContent: Summary._content_began,
+    Cited: Summary._cited,
+    Forwarded: Summary._answered,
+}
