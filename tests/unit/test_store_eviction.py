@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.store.entries import ENTRY_OVERHEAD, MEMBER_OVERHEAD, GroupedEntries
@@ -193,6 +193,7 @@ step = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(step, min_size=15, max_size=60))
 def test_whatever_happens_the_bounds_hold_and_groups_go_whole(steps: list[tuple[object, ...]]) -> None:
     entries, rule = GroupedEntries(MOST_ENTRIES, MOST_BYTES), Rule()
@@ -224,6 +225,7 @@ def test_whatever_happens_the_bounds_hold_and_groups_go_whole(steps: list[tuple[
         assert set(entries.members(name, 0)) == set(rule.groups.get(name, {}).get(name, frozenset()))  # type: ignore[arg-type]
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(names, st.sampled_from([None, "g", "h"]), st.integers(1, 5), st.integers(0, 3)), max_size=40))
 def test_whatever_time_it_is_nothing_outlives_its_own(puts: list[tuple[str, str | None, int, int]]) -> None:
     entries, until, now = GroupedEntries(MOST_ENTRIES, MOST_BYTES), dict[str, int](), 0
