@@ -7,7 +7,7 @@ The order of the reasons is fixed: mode off > header off > `tool_choice` > the r
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,7 +55,7 @@ class Offer:
 
 def decide(request: ChatRequest, mode: str, header: str, available: bool) -> Decision:
     """`header` is the client's `X-Groundwire-Search`; `available` says whether any provider could serve a search."""
-    body, asked = request.body, request.search.asked or ("header" if header == "on" else "")
+    asked = request.search.asked or ("header" if header == "on" else "")
     if mode == "off":
         return Decision(False, "mode_off")
     if header == "off":
@@ -66,20 +66,14 @@ def decide(request: ChatRequest, mode: str, header: str, available: bool) -> Dec
     if choice:
         return Decision(False, choice)
     if asked:
-        if (body.get("n") or 1) != 1:
-            raise refuse(
-                400, "Web search gives one answer: leave out `n` or set it to 1.", param="n", code="invalid_value"
-            )
-        if body.get("functions"):
-            text = "Web search cannot be combined with the legacy `functions`: use `tools` instead."
-            raise refuse(400, text, param="functions", code="invalid_value")
-        if has_custom_tools(body):
-            raise refuse(400, "Web search cannot be combined with custom tools.", param="tools", code="invalid_value")
+        for param, says_so, text in _NOT_WITH_SEARCH:
+            if says_so(request.body):
+                raise refuse(400, text, param=param, code="invalid_value")
         return Decision(True, asked)
     if mode == "on_request":
         return Decision(False, "not_requested")
-    aside = _steps_aside(body)
-    return Decision(False, aside) if aside else Decision(True, "auto")
+    aside = next((reason for reason, says_so in _STEPS_ASIDE if says_so(request.body)), "")
+    return Decision(not aside, aside or "auto")
 
 
 def make_offer(request: ChatRequest, specs: Sequence[ToolSpec]) -> Offer:
@@ -162,27 +156,43 @@ def _choice_excludes(request: ChatRequest) -> str:
     return "tool_choice_allowed_tools" if choice.get("type") == "allowed_tools" else "tool_choice_client_tool"
 
 
-def _steps_aside(body: Mapping[str, Any]) -> str:
-    """Why `auto` leaves this request alone, or nothing."""
-    choice = body.get("tool_choice")
+def _wants_several(body: Mapping[str, Any]) -> bool:
+    return (body.get("n") or 1) != 1
+
+
+def _wants_audio(body: Mapping[str, Any]) -> bool:
     modalities = body.get("modalities")
-    if (body.get("n") or 1) != 1:
-        return "n"
-    if body.get("logprobs"):
-        return "logprobs"
-    if is_formatted(body):
-        return "response_format"
-    if body.get("audio") or (isinstance(modalities, list) and "audio" in modalities):
-        return "audio"
-    if choice in ("required", "any"):
-        return "tool_choice_required"
-    if body.get("functions") or body.get("function_call"):
-        return "functions"
-    if has_custom_tools(body):
-        return "custom_tools"
-    if any(_CLIENT_SEARCH.search(name) for name in client_tools(body)):
-        return "client_search"
-    return ""
+    return bool(body.get("audio")) or (isinstance(modalities, list) and "audio" in modalities)
+
+
+def _searches_itself(body: Mapping[str, Any]) -> bool:
+    return any(_CLIENT_SEARCH.search(name) for name in client_tools(body))
+
+
+Condition = Callable[[Mapping[str, Any]], bool]
+
+# What a request that asks for search must not hold: the field, when it is at fault, and what to do.
+_NOT_WITH_SEARCH: tuple[tuple[str, Condition, str], ...] = (
+    ("n", _wants_several, "Web search gives one answer: leave out `n` or set it to 1."),
+    (
+        "functions",
+        lambda body: bool(body.get("functions")),
+        "Web search cannot be combined with the legacy `functions`: use `tools` instead.",
+    ),
+    ("tools", has_custom_tools, "Web search cannot be combined with custom tools."),
+)
+
+# Why `auto` leaves a request alone.
+_STEPS_ASIDE: tuple[tuple[str, Condition], ...] = (
+    ("n", _wants_several),
+    ("logprobs", lambda body: bool(body.get("logprobs"))),
+    ("response_format", is_formatted),
+    ("audio", _wants_audio),
+    ("tool_choice_required", lambda body: body.get("tool_choice") in ("required", "any")),
+    ("functions", lambda body: bool(body.get("functions") or body.get("function_call"))),
+    ("custom_tools", has_custom_tools),
+    ("client_search", _searches_itself),
+)
 
 
 def _choices(request: ChatRequest, names: Mapping[str, str]) -> tuple[Any, Any]:

@@ -265,7 +265,7 @@ MESSAGE = (
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(MESSAGE, max_size=8), st.lists(JSON, max_size=2), JSON)
 def test_any_history_and_any_tools(messages: list[Any], tools: list[Any], schema: Any) -> None:
     described = {"type": "function", "function": {"name": "t", "description": "d", "parameters": schema}}
