@@ -23,6 +23,7 @@ class UpstreamDirectory:
         self._clients = tuple(clients)
         self._by_name = {client.name: client for client in clients}
         self._aliases = aliases
+        self._began = int(time.time())  # how old a model is of which nobody says it
 
     def __iter__(self) -> Iterator[UpstreamClient]:
         return iter(self._clients)
@@ -72,16 +73,15 @@ class UpstreamDirectory:
     async def models(self) -> list[dict[str, Any]]:
         """Every model that a request could name: each upstream's own list, as far as its patterns reach."""
         listings = await asyncio.gather(*(client.listed() for client in self._clients))
-        now = int(time.time())
         found: dict[str, dict[str, Any]] = {}
         for client, listing in zip(self._clients, listings, strict=True):
-            default = {"object": "model", "created": now, "owned_by": client.name}
+            default = {"object": "model", "created": self._began, "owned_by": client.name}
             for model in [*listing, *_spelled_out(client)]:
                 if self._serves_first(client, model["id"]):
                     found.setdefault(model["id"], {**default, **model})
         for alias, target in self._aliases.items():
             client, name = self.find(alias)
-            about = found.get(target) or found.get(name) or {"object": "model", "created": now}
+            about = found.get(target) or found.get(name) or {"object": "model", "created": self._began}
             found[alias] = {**about, "id": alias, "owned_by": client.name}
         return list(found.values())
 

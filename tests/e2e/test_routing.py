@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -103,6 +104,13 @@ def test_all_models_are_listed(proxy: Groundwire) -> None:
     assert listed["fast"]["owned_by"] == "second"
     assert httpx.get(f"{proxy.url}/models/fast", timeout=20).json() == listed["fast"]
     assert httpx.get(f"{proxy.url}/models/other", timeout=20).status_code == 404
+
+
+def test_a_model_is_as_old_a_second_later(proxy: Groundwire) -> None:
+    first, now = httpx.get(f"{proxy.url}/models", timeout=20).json(), int(time.time())
+    while int(time.time()) == now:
+        time.sleep(0.02)
+    assert httpx.get(f"{proxy.url}/models", timeout=20).json() == first
 
 
 def test_what_holds_for_one_model(proxy: Groundwire, model: ModelServer) -> None:
