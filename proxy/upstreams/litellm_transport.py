@@ -120,22 +120,26 @@ class LitellmTransport:
         vendor = self._vendor(litellm, model)
         if vendor.startswith("ollama"):
             self._describe_ollama(litellm, model, vendor)
-        said = {key: value for key, value in body.items() if key != "model" and value is not None}
-        known = {key: value for key, value in said.items() if key in _CLIENT_FIELDS}
-        others = {key: value for key, value in said.items() if key not in _CLIENT_FIELDS}
+        known = {key: value for key, value in body.items() if key in _CLIENT_FIELDS and value is not None}
         arguments = {**self._options, **known, "model": model, "timeout": self._timeout}
         client = self._http_client()
         if vendor in ("openai", "azure") or vendor in litellm.openai_compatible_providers:
-            if "user" in arguments:  # LiteLLM passes it on for the models it knows, and no others
-                others["user"] = arguments.pop("user")
-            if others:
-                arguments["extra_body"] = {**others, **self._options.get("extra_body", {})}
+            self._add_extra_body(arguments, body)
         else:
             arguments["client"] = client
         where = {"api_base": self._base, "api_key": passed or self._key}
         arguments |= {name: value for name, value in where.items() if value}
         arguments["extra_headers"] = dict(self._headers)
         return arguments | {"num_retries": 0, "max_retries": 0, "drop_params": False}
+
+    def _add_extra_body(self, arguments: dict[str, Any], body: Mapping[str, Any]) -> None:
+        """What LiteLLM does not know by name, for a server that speaks Chat Completions itself."""
+        known = {"model", *_CLIENT_FIELDS}
+        others = {key: value for key, value in body.items() if key not in known and value is not None}
+        if "user" in arguments:  # LiteLLM passes it on for the models it knows, and no others
+            others["user"] = arguments.pop("user")
+        if others:
+            arguments["extra_body"] = {**others, **self._options.get("extra_body", {})}
 
     def _vendor(self, litellm: Any, model: str) -> str:
         if "://" in model:  # to some vendors of LiteLLM a model may be an address, and the key would go there
