@@ -150,8 +150,7 @@ class _ForwardedAnswer:
             await send_failure(self._send, self._dialect, failed, self._request.down)
         elif self.streamed:
             await self._end(b"\n\n" + self._dialect.error_event(failed))
-        else:
-            raise Broken
+        # Any other body is left without an end: the server cuts the connection off then, and it does not look whole.
 
     async def _start(self, reply: Reply) -> None:
         headers = {**reply.headers, **self._request.down}

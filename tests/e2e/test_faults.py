@@ -273,13 +273,14 @@ def test_an_event_that_never_ends(proxy: Groundwire, model: ModelServer) -> None
 
 def test_a_whole_answer_that_breaks_off_does_not_look_whole(model: ModelServer, config: dict[str, Any]) -> None:
     half = Turn(body=b'{"choices": [', headers={"Content-Length": "500"}, end="eof")
-    with Groundwire(config, faulty=True) as proxy:
+    with Groundwire(config) as proxy:
         model.script(half)
         answer = post(proxy)
         assert (answer.status_code, error_of(answer)["code"]) == (502, "upstream_truncated")
         model.script(half)
         with pytest.raises(httpx.RemoteProtocolError):  # a status has gone out: nothing but a cut can say it
             post(proxy, headers=SEARCH_OFF)
+        proxy.logged("outcome=upstream_truncated")
         model.script(text("Hello."))
         assert post(proxy).status_code == 200
 
