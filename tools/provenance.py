@@ -167,9 +167,12 @@ def urls_in(text: str) -> list[str]:
 
 
 def _trimmed(url: str) -> str:
-    while url and (url[-1] in ".,;:!?'*_~…" or (url[-1] == ")" and url.count(")") > url.count("("))):
-        url = url[:-1]
-    return url
+    """Without the punctuation of the sentence around it, and without a bracket that it did not open."""
+    end, unopened = len(url), url.count(")") - url.count("(")
+    while end and (url[end - 1] in ".,;:!?'*_~…" or (url[end - 1] == ")" and unopened > 0)):
+        unopened -= url[end - 1] == ")"
+        end -= 1
+    return url[:end]
 
 
 def holds_secret(text: str, secrets: Collection[str] = ()) -> bool:

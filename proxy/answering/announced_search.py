@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 
+_LONGEST = 1500
 _MARKER = re.compile(r"\[\d{1,3}\]")
 _SENTENCE_END = re.compile(r"[.!?…。！？]+\s+|\n+|。")
 _ANNOUNCED = re.compile(
@@ -24,5 +25,7 @@ _ANNOUNCED = re.compile(
 
 def announces_search(text: str) -> bool:
     """Does an answer end in the promise of a search? A long one, or one with findings in it, is an answer."""
+    if len(text) >= _LONGEST or _MARKER.search(text):
+        return False
     last = _SENTENCE_END.split(text.strip().rstrip(".!?…:。 "))[-1]
-    return len(text) < 1500 and not _MARKER.search(text) and bool(_ANNOUNCED.match(last))
+    return bool(_ANNOUNCED.match(last))

@@ -67,6 +67,8 @@ class _Reader:
         self._messages = messages
         # Page → the number given to markers that carry none.
         self._unnumbered: dict[str, int] = {source.url: n for n, source in sources.items()}
+        self._last_given: int | None = None  # to a marker that carries no number
+        self._highest_known = 0
         self._contested: set[int] = set()  # two answers gave the number to two pages: it stands for neither
         self.known: dict[int, KnownSource] = {}
 
@@ -112,10 +114,16 @@ class _Reader:
 
     def _number_of(self, url: str, title: str) -> int:
         if url not in self._unnumbered:
-            taken = max((_highest_number(t) for m in self._messages for t in texts_in(m.get("content"))), default=0)
-            n = self._unnumbered[url] = max(taken, *self.known, *self._unnumbered.values(), 0) + 1
+            if self._last_given is None:
+                self._last_given = self._highest_taken()
+            n = self._last_given = max(self._last_given, self._highest_known) + 1
+            self._unnumbered[url] = n
             self._learn(n, url, title)
         return self._unnumbered[url]
+
+    def _highest_taken(self) -> int:
+        texts = (text for message in self._messages for text in texts_in(message.get("content")))
+        return max(*map(_highest_number, texts), *self._unnumbered.values(), 0, 0)
 
     def _clean_content(self, content: Any, titles: Mapping[str, str]) -> Any:
         if isinstance(content, str):
@@ -147,6 +155,7 @@ class _Reader:
         return text if plain == text else plain
 
     def _learn(self, n: int, url: str, title: str) -> None:
+        self._highest_known = max(self._highest_known, n)
         known = self.known.get(n, KnownSource(url))
         if known.url != url:
             self._contested.add(n)

@@ -34,7 +34,7 @@ from ..values.events import (
     ToolStarted,
     UsageSeen,
 )
-from ..values.messages import call_name, calls_in, texts_in
+from ..values.messages import answered_id, call_name, calls_in, texts_in
 from ..values.request import ChatRequest
 from .citations import Citer
 from .loop import Action, AskModel, End, KeepTurn, RunTools, ToolLoop
@@ -46,6 +46,7 @@ _RESULTS_PER_CONTEXT_SIZE = {"low": 3, "medium": 5, "high": 10}
 
 
 _READ = re.compile(r"<<<(web-[0-9a-f]{16})\n.*?\n\1>>>", re.DOTALL)  # what was read before the question, put back
+_ENDS = (Finished, Failed, Replan)
 _TURN_KEPT = 24 * 3600.0  # how long a client may take to run its tools
 
 
@@ -106,37 +107,36 @@ class _Answering:
         loop = ToolLoop(self._offer, self._engine.max_rounds, assist=assist, search_first=search_first)
         try:
             while not isinstance(action := loop.next_action(), End):
-                async with aclosing(self._do(action, loop)) as batches:
+                if not isinstance(action, AskModel):
+                    async with aclosing(self._do(action, loop)) as steps:
+                        async for batch in steps:
+                            yield batch
+                    continue
+                # Not in a generator of its own: every piece of an answer passes here, and each one would cost.
+                ended = False
+                async with aclosing(self._plan.stream(action.body, action.known_tools)) as batches:
                     async for batch in batches:
-                        yield batch
+                        ended = isinstance(batch[-1], _ENDS)
+                        if ended:
+                            self._plan.note_end(batch)
+                        if events := self._dress(loop.receive(batch)):
+                            yield events
+                        self._start_early(loop)
+                if not ended:
+                    cut: list[Event] = [truncated()]
+                    self._plan.note_end(cut)
+                    yield self._dress(loop.receive(cut))
         finally:
             if self._early:
                 self._early.cancel()
 
     def _do(self, action: Action, loop: ToolLoop) -> AsyncGenerator[list[Event], None]:
-        """What the loop wants done, with all that comes of it."""
-        if isinstance(action, AskModel):
-            return self._ask(action, loop)
+        """What the loop wants done besides asking the model, with all that comes of it."""
         if isinstance(action, RunTools):
             return self._run_tools(action, loop)
         if isinstance(action, KeepTurn):
             return self._keep_turn(action, loop)
         return self._search_first(loop)
-
-    async def _ask(self, action: AskModel, loop: ToolLoop) -> AsyncGenerator[list[Event], None]:
-        ended = False
-        async with aclosing(self._plan.stream(action.body, action.known_tools)) as batches:
-            async for batch in batches:
-                ended = isinstance(batch[-1], Finished | Failed | Replan)
-                if ended:
-                    self._plan.note_end(batch)
-                if events := self._dress(loop.receive(batch)):
-                    yield events
-                self._start_early(loop)
-        if not ended:
-            cut = [truncated()]
-            self._plan.note_end(cut)
-            yield self._dress(loop.receive(cut))
 
     async def _search_first(self, loop: ToolLoop) -> AsyncGenerator[list[Event], None]:
         self._session = self._open_session(assist=False)
@@ -233,6 +233,6 @@ def _texts(messages: Sequence[Any], ours: Collection[str]) -> list[str]:
     """What people and their tools said, for the URLs in it: those may be opened. What a model wrote proves nothing, and
     neither do the results of our own tools that were put back: a page that they showed may have named anything."""
     own = {call["id"] for message in messages for call in calls_in(message) if call_name(call) in ours}
-    theirs = [m for m in messages if m.get("role") != "assistant" and m.get("tool_call_id") not in own]
+    theirs = [m for m in messages if m.get("role") != "assistant" and answered_id(m) not in own]
     texts = [text for message in theirs for text in texts_in(message.get("content"))]
     return [_READ.sub("", text) if "<<<web-" in text else text for text in texts]

@@ -42,7 +42,7 @@ from .announced_search import announces_search
 from .offer import Offer, tool_name
 from .turns import marked, new_key
 
-MOST_REPLANS = 4  # of one request: one for each upstream, and some for those that change their mind
+MOST_REPLANS = 16  # of one request: one for each fallback, and some for upstreams that change their mind
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class ToolLoop:
         self._next_round()
 
     def receive(self, events: Sequence[Event]) -> list[Event]:
-        out = self._begin_with(events[0])
+        out = [] if self._begun else self._begin_with(events[0])
         for event in events:
             if isinstance(event, TextDelta):
                 self._receive_text(event, out)
@@ -177,7 +177,7 @@ class ToolLoop:
 
     def _begin_with(self, event: Event) -> list[Event]:
         """Whatever the model says first, the answer begins with `Begun`: its own, or ours where it sent none."""
-        if self._begun or isinstance(event, Failed | Replan):
+        if isinstance(event, Failed | Replan):
             return []
         return self._begin(event if isinstance(event, Begun) else Begun())
 

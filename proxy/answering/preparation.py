@@ -50,8 +50,8 @@ class Preparation:
         request = await self._without_suffix(request)
         plan = self._upstreams.plan(request.model, headers_up(context.headers), context.caller, context.observer)
         first = plan.current
-        language = accepted_language(context.headers.get("accept-language", ""))
-        request = replace(request, search=replace(request.search, language=language))
+        if language := accepted_language(context.headers.get("accept-language", "")):
+            request = replace(request, search=replace(request.search, language=language))
         mode = first.settings.mode or self._mode
         wish = context.headers.get(SEARCH_HEADER, "").strip().lower()
         decision = decide(request, mode, wish, bool(self.specs(request)))

@@ -73,7 +73,7 @@ class FirstSearch:
     async def _rewritten(self, planned: Plan) -> Plan:
         """The query in the model's own words, if it finds good ones."""
         said: list[str] = []
-        async with aclosing(self._plan.stream(rewriting(self.offer.body))) as batches:
+        async with aclosing(self._plan.ask_aside(rewriting(self.offer.body))) as batches:
             async for batch in batches:
                 self._plan.note_end(batch)
                 for event in batch:

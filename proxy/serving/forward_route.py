@@ -95,3 +95,5 @@ def _renamed(body: bytes, model: str) -> bytes:
         found = _FORM_MODEL.search(body)
         assert found is not None
         return body[: found.start(1)] + model.encode() + body[found.end(1) :]
+    except orjson.JSONEncodeError:
+        raise refuse(400, "The request body is nested too deeply.", code="invalid_json") from None

@@ -91,6 +91,13 @@ class RedisStore:
                 out[key] = value
         return out
 
+    async def has(self, kind: str, owner: str, key: str) -> bool:
+        name = name_of(kind, owner, key)
+        with suppress(Away):
+            if await self._redis.ask("EXISTS", name):
+                return True
+        return self._memory.find(name) is not None
+
     async def put(self, kind: str, owner: str, key: str, value: bytes, ttl: float, *, group: str = "") -> bool:
         """A group has a meaning only where this process's memory stands in: Redis evicts by a policy of its own."""
         name = name_of(kind, owner, key)

@@ -42,6 +42,9 @@ class Store(Protocol):
     async def get_many(self, kind: str, owner: str, keys: Sequence[str]) -> dict[str, bytes]:
         """Those that are there, in the order of the keys."""
 
+    async def has(self, kind: str, owner: str, key: str) -> bool:
+        """Whether it is there, without reading it."""
+
     async def put(self, kind: str, owner: str, key: str, value: bytes, ttl: float, *, group: str = "") -> bool:
         """Whether it is kept. What shares a `group` (and an owner) is evicted together."""
 
@@ -88,6 +91,9 @@ class MemoryStore:
         held = {key: self.find(name_of(kind, owner, key)) for key in keys}  # at once: nothing is evicted meanwhile
         found = {key: await unpacked(data) for key, data in held.items()}
         return {key: value for key, value in found.items() if value is not None}
+
+    async def has(self, kind: str, owner: str, key: str) -> bool:
+        return self.find(name_of(kind, owner, key)) is not None
 
     async def put(self, kind: str, owner: str, key: str, value: bytes, ttl: float, *, group: str = "") -> bool:
         data = await packed(value, kind, self._oversize)

@@ -97,6 +97,10 @@ class FallbackPlan:
             return self._ask(body, known_tools)
         return self._try_in_order(body, known_tools)
 
+    def ask_aside(self, body: dict[str, Any]) -> AsyncGenerator[list[Event], None]:
+        """Asks the current model something of our own. What it says is not for the client, and settles nothing."""
+        return self._ask(body, None)
+
     def _ask(self, body: dict[str, Any], known_tools: Sequence[Any] | None) -> AsyncGenerator[list[Event], None]:
         candidate = self.current
         self.note_question()

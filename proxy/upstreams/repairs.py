@@ -90,7 +90,7 @@ def replayable(arguments: str) -> str:
         pass
     try:
         return orjson.dumps(decode_arguments(arguments)).decode()
-    except BadArguments:
+    except (BadArguments, orjson.JSONEncodeError):  # half an emoji, a number that is no 64 bits, a nest too deep
         return "{}"
 
 
@@ -134,7 +134,7 @@ class ArgumentReader:
         held, self._held = self._held, ""
         try:
             return orjson.dumps(decode_arguments(held)).decode() if held else ""
-        except BadArguments:
+        except (BadArguments, orjson.JSONEncodeError):
             return held  # the client reads what the model wrote, and says itself what is wrong with it
 
 

@@ -16,6 +16,7 @@ from tools.relevance import terms
 # About what a small model reads without losing the question; beyond it the tools are described in fewer words.
 MAX_TOOLS_TEXT = 12_000
 
+_DEEPEST_REFERENCE = 8
 _FREE_TEXT = {"properties": {"input": {"type": "string"}}, "required": ["input"]}
 _SENTENCE_END = re.compile(r"(?<=[.!?。])\s")
 _PLAIN_VALUE = re.compile(r"[\w.+:/-]+")
@@ -158,8 +159,8 @@ class _Signature:
         shown = [self._type(kind, depth + 1) for kind in kinds[:8]]
         return "|".join(kind for kind in dict.fromkeys(shown) if kind != "null") or "null"
 
-    def _resolved(self, schema: Any) -> dict[str, Any]:
-        """What a local `$ref` points to, and an `allOf` as one schema."""
+    def _resolved(self, schema: Any, depth: int = 0) -> dict[str, Any]:
+        """What a local `$ref` points to, and an `allOf` as one schema. One that refers to itself ends somewhere."""
         whole = dict(schema) if isinstance(schema, Mapping) else {}
         pointer = whole.pop("$ref", None)
         if isinstance(pointer, str) and pointer.startswith("#/"):
@@ -168,8 +169,8 @@ class _Signature:
                 target = target.get(step) if isinstance(target, Mapping) else None
             whole = {**target, **whole} if isinstance(target, Mapping) else whole
         for part in _list(whole.pop("allOf", None)):
-            if isinstance(part, Mapping) and "allOf" not in part:
-                whole = {**self._resolved(part), **whole}
+            if isinstance(part, Mapping) and "allOf" not in part and depth < _DEEPEST_REFERENCE:
+                whole = {**self._resolved(part, depth + 1), **whole}
         return whole
 
     def _remark(self, name: str, schema: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from .messages import calls_in
 @dataclass(slots=True, eq=False)
 class HistoryCall:
     call: dict[str, Any]  # as it is told to the model
-    ids: tuple[str, ...] = ()  # all that a result may call it by; none: by its name, or in its turn
+    ids: tuple[str, ...] = ()  # all that a result may call it by, the most telling first; none: by name or in turn
     name: str = ""
     place: int = 0  # among the calls of its turn
     results: list[dict[str, Any]] = field(default_factory=list)
@@ -33,12 +33,13 @@ class AssistantTurn:
     calls: list[HistoryCall] = field(default_factory=list)
     round_id: str = ""  # the round of an answer of ours that it is known to be
     is_open: bool = False  # may what follows still belong to it?
+    is_answered: bool = False  # has any of its calls a result?
 
     def takes(self, round_id: str) -> bool:
         """Does what the assistant says next belong to this turn?"""
         if self.round_id and round_id:
             return self.is_open and self.round_id == round_id
-        return self.is_open and not any(call.results for call in self.calls)
+        return self.is_open and not self.is_answered
 
     def say(self, message: Mapping[str, Any]) -> None:
         """More of the same turn: texts are parted, all other fields grow."""
@@ -150,8 +151,9 @@ class History:
 
     def _put(self, call: HistoryCall, result: dict[str, Any]) -> bool:
         call.results.append(result)
-        if call.entry < self._mark:
-            self._late.append({**result, "tool_call_id": call.call["id"]})
+        self.entries[call.entry].is_answered = True
+        if call.entry < self._mark:  # under the name that is most its own: ids of calls are repeated
+            self._late.append({**result, "tool_call_id": call.ids[0]})
         return True
 
 

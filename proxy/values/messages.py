@@ -42,6 +42,12 @@ def calls_in(message: object) -> list[dict[str, Any]]:
     return [call for call in calls if isinstance(call, dict) and isinstance(call.get("id"), str)]
 
 
+def answered_id(message: object) -> str:
+    """The call that a message is the result of."""
+    id_ = message.get("tool_call_id") if isinstance(message, Mapping) else None
+    return id_ if isinstance(id_, str) else ""
+
+
 def call_name(call: Mapping[str, Any]) -> str:
     function = call.get("function")
     name = function.get("name") if isinstance(function, Mapping) else None

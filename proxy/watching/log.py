@@ -22,6 +22,7 @@ from .contents import ContentsHidden, printable
 from .observer import Listener, Observer
 
 _PLAIN = re.compile(r"[\w.:/@%+,;=()~!*'&$\[\]-]{1,200}")
+_CODE = re.compile(r"[\w.-]{1,60}", re.ASCII)
 _LONGEST_NAME = 200  # characters of a path or of a model's name: clients choose them
 _LONGEST_CONTENT = 1000  # of a query or an address
 _KEPT = frozenset({"method", "path", "status", "seconds"})  # said even if they are empty
@@ -133,13 +134,16 @@ def _call_text(call: dict[str, Any]) -> str:
 
 def _one_word(value: Any) -> str:
     """As it is where it cannot be mistaken for more than one field; else quoted, on one line."""
-    text = value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
-    return text if _PLAIN.fullmatch(text) or not isinstance(value, str) else orjson.dumps(text).decode()
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, str) and _PLAIN.fullmatch(value):
+        return value
+    return orjson.dumps(value, default=str).decode()
 
 
 def _word(outcome: str) -> str:
     """Codes of errors may come from a model's server, and then hold anything."""
-    return outcome if re.fullmatch(r"[\w.-]{1,60}", outcome, re.ASCII) else "error"
+    return outcome if _CODE.fullmatch(outcome) else "error"
 
 
 class _JsonFormatter(logging.Formatter):

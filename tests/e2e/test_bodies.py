@@ -84,6 +84,9 @@ ODD_FIELDS: dict[str, dict[str, Any]] = {
             }
         ]
     },
+    "a result of a list": {
+        "messages": [{"role": "user", "content": "Hi"}, {"role": "tool", "tool_call_id": ["x"], "content": "y"}]
+    },
     "tools that are none": {"tools": [5, None, "x", {"type": ["a"]}, {"type": "function", "function": "x"}]},
     "tool names that are none": {"tools": [{"type": "function", "function": {"name": name}} for name in (5, [], None)]},
     "a choice of ours among them": {"tools": [5, "x"], "tool_choice": OURS},
@@ -119,3 +122,13 @@ def test_odd_fields_are_refused_or_left_to_the_upstream(
     headers = {"x-groundwire-search": search}
     answer = CLIENT.post(f"{proxy.url}/chat/completions", json=sent, headers=headers)
     assert answer.status_code in (200, 400), answer.text
+
+
+def test_arguments_that_no_json_can_hold_reach_the_client(proxy: Groundwire, model: ModelServer) -> None:
+    weather = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+    model.script(call("weather", '{"city": "\\ud83d"}'))
+    sent = {"model": "m", "messages": [{"role": "user", "content": "Weather?"}], "tools": [weather]}
+    answer = CLIENT.post(f"{proxy.url}/chat/completions", json=sent)
+    assert answer.status_code == 200, answer.text
+    (called,) = answer.json()["choices"][0]["message"]["tool_calls"]
+    assert called["function"]["name"] == "weather"

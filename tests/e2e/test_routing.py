@@ -224,6 +224,20 @@ def test_who_takes_over_is_asked_in_its_own_way(config: dict[str, Any], second: 
     assert "Rayleigh" in request["messages"][0]["content"]
 
 
+def test_a_query_in_the_models_own_words_settles_nothing(
+    config: dict[str, Any], model: ModelServer, second: ModelServer
+) -> None:
+    upstreams = [
+        {"name": "a", "base_url": model.url, "models": ["m"], "tool_calls": "none", "fallback": ["b"]}
+        | {"rewrite_query": True},
+        {"name": "b", "base_url": second.url, "models": ["b"], "tool_calls": "none"},
+    ]
+    model.script(text("sky blue"), BROKEN)
+    second.script(ANSWER)
+    with Groundwire({**config, "upstreams": upstreams}) as proxy:
+        assert said(ask(proxy, "m")) == CITED
+
+
 def test_the_last_one_may_fail(proxy: Groundwire, model: ModelServer, second: ModelServer) -> None:
     model.script(BROKEN)
     second.script(Turn(status=500, body=b'{"error":{"message":"the last word"}}'))

@@ -63,6 +63,8 @@ def test_good_arguments_pass_at_once() -> None:
         ('"{\\"a\\":1}"', '{"a":1}'),
         ('{"a":1} x', '{"a":1}'),
         ("x", "{}"),
+        ('{"a": "\\ud83d"}', "{}"),
+        ('x {"a": 123456789012345678901234567890}', "{}"),
     ],
 )
 def test_what_may_stand_in_the_history(arguments: str, kept: str) -> None:

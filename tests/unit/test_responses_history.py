@@ -24,9 +24,12 @@ def read(items: Any, **fields: Any) -> ResponsesRequest:
     return decode(json.dumps({"model": "m", "input": items, **fields}).encode())
 
 
-def chat(*items: Any, previous: Sequence[dict[str, Any]] = (), known: Any = (), **fields: Any) -> list[dict[str, Any]]:
+def chat(
+    *items: Any, previous: Sequence[dict[str, Any]] = (), told: Sequence[str] = (), known: Any = (), **fields: Any
+) -> list[dict[str, Any]]:
+    """`told` are the ids of the items that `previous` came from."""
     request = read(list(items), **fields)
-    made = [*instructions(request, dict(known)), *conversation(request, previous, dict(known)).messages]
+    made = [*instructions(request, dict(known)), *conversation(request, previous, dict(known), told).messages]
     check(made)
     return made
 
@@ -347,7 +350,8 @@ def test_one_thing_sent_twice_stands_once() -> None:
     search = KnownItem(WS, (assistant(None, "s"), tool("s", "found")), "resp:0")
     made_ = chat(HI, WS, WS, AND, known={"ws_1": search})
     assert made_ == [HI, assistant(None, "s"), tool("s", "found"), AND]
-    built_on = chat(WS, AND, previous=[HI, assistant(None, "s"), tool("s", "found")], known={"ws_1": search})
+    before = [HI, assistant(None, "s"), tool("s", "found")]
+    built_on = chat(WS, AND, previous=before, told=["ws_1"], known={"ws_1": search})
     assert built_on == [HI, assistant(None, "s"), tool("s", "found"), AND]
 
 
@@ -371,3 +375,28 @@ def test_many_outputs_take_linear_work() -> None:
         return count
 
     assert work(400) < 2.5 * work(200)
+
+
+def test_calls_with_one_id_of_two_answers_are_both_told() -> None:
+    shown = [call("x_gwabcdefABCDE1", id="fc_1"), call("x_gwabcdefABCDE2", "clock", id="fc_2")]
+    known = [
+        knows(shown[0], assistant(None, "x"), round_id="resp_1:0"),
+        knows(shown[1], {**assistant(None), "tool_calls": [made("x", "clock")]}, round_id="resp_2:0"),
+    ]
+    items = [shown[0], output(shown[0]["call_id"], "sun"), shown[1], output(shown[1]["call_id"], "noon")]
+    told = chat(HI, *items, AND, known=known)
+    assert [m["content"] for m in told if m["role"] == "tool"] == ["sun", "noon"]
+    assert [c["function"]["name"] for m in told for c in m.get("tool_calls") or ()] == ["weather", "clock"]
+
+
+def test_the_key_in_an_id_says_which_call_of_a_chain_is_meant() -> None:
+    one, two = "x_gwabcdefABCDE1", "x_gwabcdefABCDE2"
+    before = [HI, assistant(None, one), AND, {**assistant(None), "tool_calls": [made(two, "clock")]}]
+    request = read([output(one, "sun"), output(two, "noon")])
+    talk = conversation(request, before, {})
+    check(talk.messages)
+    answers = {c["function"]["name"]: c["id"] for m in talk.messages for c in m.get("tool_calls") or ()}
+    results = {m["tool_call_id"]: m["content"] for m in talk.messages if m["role"] == "tool"}
+    assert {name: results[id_] for name, id_ in answers.items()} == {"weather": "sun", "clock": "noon"}
+    again = conversation(read([AND]), [*before, *talk.own], {})
+    assert again.messages[:-1] == talk.messages, "and so it is told from the store"

@@ -75,6 +75,14 @@ def test_a_mixed_turn() -> None:
     ]
 
 
+def test_what_is_stored_names_the_clients_calls_as_it_was_shown_them() -> None:
+    encoder = Encoder(request(), "resp_1")
+    turn = spoken("Wait.", made("a"), made("w", "weather"))
+    called = ToolCallDelta(0, "w_gw", "weather", "{}")
+    encoder.feed([Begun("m"), called, RoundFinished((turn, result("a"))), UsageSeen({}), Finished("tool_calls")])
+    assert [call["id"] for call in encoder.rounds.messages[0]["tool_calls"]] == ["a", "w_gw"]
+
+
 def test_a_text_that_goes_on_over_two_rounds_stands_for_both() -> None:
     nudge = {"role": "user", "content": "Call it."}
     assert stood_for(

@@ -143,6 +143,14 @@ async def test_a_long_chain_is_deleted_from_its_end_and_nothing_stays() -> None:
     assert len(store._entries) == 0
 
 
+async def test_what_it_builds_on_is_gone_by_the_time_it_is_kept() -> None:
+    state = ResponseState(MemoryStore())
+    await keep(state, "a")
+    await state.delete(OWNER, "a")
+    assert not await keep(state, "b", "a")
+    assert await missing(state, "b")
+
+
 async def test_who_is_not_deleted_keeps_its_turn() -> None:
     state = ResponseState(MemoryStore())
     await keep(state, "a")

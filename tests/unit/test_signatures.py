@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.upstreams.prompted import flattened, prompted
-from proxy.upstreams.signatures import MAX_TOOLS_TEXT
+from proxy.upstreams.signatures import MAX_TOOLS_TEXT, tools_text
 from tests.unit.test_prompted import TOLD, USER, F, G, call, calls, function, result
 from tools import open_page, prompts, web_search
 from tools.options import ToolPolicy
@@ -180,3 +180,9 @@ def test_without_a_choice_nothing_is_described_and_the_history_is_text(choice: A
 def test_one_call_at_most_is_said_in_words() -> None:
     body = {"messages": [], "tools": [function("f", "")], "parallel_tool_calls": False}
     assert prompts.ONE_CALL in str(prompted(body))
+
+
+def test_a_schema_that_refers_to_itself_ends() -> None:
+    schema = {"a": {"allOf": [{"$ref": "#/a"}]}, "properties": {"p": {"$ref": "#/a"}}}
+    function = {"name": "f", "parameters": schema}
+    assert "f" in tools_text({"tools": [{"type": "function", "function": function}]})

@@ -35,7 +35,7 @@ class ResponsesDialect:
         if asked.previous_response_id:
             chain = await self._state.chain(owner, asked.previous_response_id, "previous_response_id")
         known, cited = await self._state.known(owner, references(asked), bare_references(asked))
-        talk = conversation(asked, chain.messages, known)
+        talk = conversation(asked, chain.messages, known, chain.items)
         request = ChatRequest(
             {**asked.body, "messages": [*instructions(asked, known), *talk.messages]},
             asked.raw,
@@ -91,5 +91,7 @@ class ResponseWriter:
     async def _keep(self) -> bool:
         encoder = self._encoder
         items = [{"id": new_id("msg"), **item} for item in self._asked.items]
-        exchange = Exchange(items, [*self._own, *encoder.rounds.messages], encoder.sources)
-        return await self._state.keep(self._owner, encoder.response, self._ancestors, exchange, encoder.known_items)
+        response = encoder.response
+        outputs = [item["id"] for item in response["output"]]
+        exchange = Exchange(items, [*self._own, *encoder.rounds.messages], encoder.sources, outputs)
+        return await self._state.keep(self._owner, response, self._ancestors, exchange, encoder.known_items)

@@ -22,10 +22,11 @@ class Exchange:
     items: list[dict[str, Any]]  # the request's input
     messages: list[dict[str, Any]]
     sources: dict[int, KnownSource] = field(default_factory=dict)
+    outputs: list[str] = field(default_factory=list)  # ids of the items that the answer was
 
     def written(self) -> bytes:
         texts: dict[str, int] = {}
-        parts = [self.items, self.messages, source_rows(self.sources)]
+        parts: list[Any] = [self.items, self.messages, source_rows(self.sources), self.outputs]
         if not _holds_places(parts):
             parts = _without_long_texts(parts, texts)
         return orjson.dumps([_FORMAT, list(texts), parts])
@@ -33,8 +34,8 @@ class Exchange:
     @classmethod
     def read(cls, data: bytes) -> Exchange:
         _, texts, parts = orjson.loads(data)
-        items, messages, rows = _with_long_texts(parts, texts) if texts else parts
-        return cls(items, messages, sources_from(rows))
+        items, messages, rows, outputs = _with_long_texts(parts, texts) if texts else parts
+        return cls(items, messages, sources_from(rows), outputs)
 
 
 def _holds_places(value: Any) -> bool:

@@ -8,7 +8,7 @@ first counts. A search that the store has forgotten, and thinking that it never 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,7 @@ class KnownItem:
 
 
 UNKNOWN = KnownItem({}, ())
+_STORED = KnownItem({}, (), "stored")  # what stands in a stored conversation, under the ids that the client was shown
 
 
 def references(request: ResponsesRequest) -> list[str]:
@@ -63,12 +64,16 @@ def instructions(request: ResponsesRequest, known: Mapping[str, KnownItem]) -> l
 
 
 def conversation(
-    request: ResponsesRequest, previous: Sequence[dict[str, Any]], known: Mapping[str, KnownItem]
+    request: ResponsesRequest,
+    previous: Sequence[dict[str, Any]],
+    known: Mapping[str, KnownItem],
+    told_items: Iterable[str] = (),
 ) -> Conversation:
-    """All that was said before, without instructions, and then the request's own items."""
-    reader = _Reader(known)
+    """All that was said before, without instructions, and then the request's own items. `told_items` are the ids of
+    those that what was said before came from: a client may send them once more."""
+    reader = _Reader(known, told_items)
     for message in previous:
-        reader.say(message)
+        reader.say(message, _STORED)
         reader.history.part()
     reader.history.mark()
     reader.read(request.items, "input")
@@ -125,11 +130,10 @@ def _output(item: Mapping[str, Any]) -> Any:
 class _Reader:
     """Items and what is known of them, into a history."""
 
-    def __init__(self, known: Mapping[str, KnownItem]) -> None:
+    def __init__(self, known: Mapping[str, KnownItem], told_items: Iterable[str] = ()) -> None:
         self.history = History()
         self._known = known
-        self._items: set[str] = set()  # ids of known items that have their place
-        self._calls: set[str] = set()  # ids of all calls
+        self._items = set(told_items)  # ids of items that have their place
 
     def read(self, items: Sequence[dict[str, Any]], param: str) -> None:
         for i, item in enumerate(items):
@@ -158,8 +162,7 @@ class _Reader:
 
     def _has(self, known: KnownItem) -> bool:
         """Does it stand here already? Clients send one thing twice: itself, and within what they build on."""
-        made = {call["id"] for message in known.messages for call in message.get("tool_calls") or ()}
-        there = known.item["id"] in self._items or (bool(made) and made <= self._calls)
+        there = known.item["id"] in self._items
         self._items.add(known.item["id"])
         return there
 
@@ -179,12 +182,11 @@ class _Reader:
         last.round_id = last.round_id or known.round_id
         last.say(message)
         made = [_call(call, known, len(last.calls) + i) for i, call in enumerate(message.get("tool_calls") or ())]
-        self._calls.update(call.call["id"] for call in made)
         self.history.call(made)
 
 
 def _call(call: Mapping[str, Any], known: KnownItem, place: int) -> HistoryCall:
     """A call of ours or of a round that is known is told by the upstream's own id; a result may name it by any."""
     id_ = bare(call["id"]) if known.round_id else call["id"]
-    names = dict.fromkeys(filter(None, (id_, call["id"], known.item.get("call_id"))))
+    names = dict.fromkeys(filter(None, (known.item.get("call_id"), call["id"], id_)))
     return HistoryCall({**call, "id": id_}, tuple(names), place=known.place or place)

@@ -33,8 +33,7 @@ class AnswerRounds:
     def finish(self, messages: Iterable[Message], items: Sequence[Item], calls: Mapping[str, str]) -> None:
         """A round is over in which these items were written. `calls`: search item → our call behind it."""
         grown = [_with_refusal(message) for message in messages]
-        self.messages += grown
-        left = _Round(grown)
+        left, shown_as = _Round(grown), dict[str, str]()
         for item in items:
             part = self._parts.setdefault(item.id, _Part())
             part.round_id = f"{self._response_id}:{self._count}"
@@ -42,12 +41,14 @@ class AnswerRounds:
             if isinstance(item, Called):
                 part.place = left.place_of(call := left.next_client_call())
                 part.messages += left.call(call)
+                shown_as[call] = item.call_id
             elif isinstance(item, Searched):
                 part.place = left.place_of(call := calls[item.id])
                 part.messages += left.call(call)
             elif item.kind != "reasoning":
                 part.messages += left.text()
         self._count += 1
+        self.messages += [_as_shown(grown[0], shown_as), *grown[1:]]
 
     def known(self, items: Iterable[Item]) -> list[KnownItem]:
         """All items as they stand now, each with what it stands for."""
@@ -93,6 +94,14 @@ class _Round:
         called = {"role": "assistant", "content": None, "tool_calls": [call]}
         result = self._results.get(call_id)
         return [called, result] if result else [called]
+
+
+def _as_shown(message: dict[str, Any], shown_as: Mapping[str, str]) -> dict[str, Any]:
+    """The client's calls under the ids that it was shown: of the upstream's own there may be many alike."""
+    if not shown_as:
+        return message
+    calls = [{**call, "id": shown_as.get(call["id"], call["id"])} for call in message["tool_calls"]]
+    return {**message, "tool_calls": calls}
 
 
 def _with_refusal(message: Message) -> dict[str, Any]:

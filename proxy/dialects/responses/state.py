@@ -44,6 +44,7 @@ class Chain:
     ids: list[str] = field(default_factory=list)
     messages: list[dict[str, Any]] = field(default_factory=list)  # without instructions
     sources: dict[int, KnownSource] = field(default_factory=dict)
+    items: list[str] = field(default_factory=list)  # ids of all that was put out in it
 
 
 class ResponseState:
@@ -68,7 +69,8 @@ class ResponseState:
         exchanges = [Exchange.read(found[id_]) for id_ in ids]
         messages = [message for exchange in exchanges for message in exchange.messages]
         sources = {n: source for exchange in exchanges for n, source in exchange.sources.items()}
-        return Chain(ids, messages, sources)
+        items = [item for exchange in exchanges for item in exchange.outputs]
+        return Chain(ids, messages, sources, items)
 
     async def _chain_of(self, owner: str, stored: StoredResponse) -> list[str]:
         """The ids of all that a response builds on, and its own."""
@@ -127,11 +129,13 @@ class ResponseState:
         kept = await asyncio.gather(
             *(self._store.put(kind, owner, name, data, KEPT, group=group) for kind, name, data in parts)
         )
-        if not all(kept):
+        # While it was answered, what it builds on may have been deleted or evicted.
+        whole = not ancestors or await self._store.has(_EXCHANGE, owner, ancestors[-1])
+        if not all(kept) or not whole:
             await asyncio.gather(*(self._store.delete(kind, owner, name) for kind, name, _ in parts))
             if ancestors:
                 await self._store.remove_member(_CHILDREN, owner, ancestors[-1], id_)
-        return all(kept)
+        return all(kept) and whole
 
     async def delete(self, owner: str, response_id: str) -> None:
         """From now on nobody finds it. What was said in it stays as long as a response that builds on it."""
