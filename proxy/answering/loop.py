@@ -3,8 +3,8 @@ what the tools found; it hands on what the client may see and says what to do ne
 
 A round asks the model once. Text and thinking pass straight through; calls of the client's tools pass, renumbered
 from 0; our own calls, and calls of tools nobody offered, are held back and answered here. Then the model is asked
-again, with the hidden turn behind the conversation, until it answers, calls the client, or has used up its rounds:
-the last round always answers, because our tools are gone from it.
+again, with the hidden turn behind the conversation, until it answers, calls the client, or has used up its rounds: in
+the last round our tools may not be called any more, so it answers.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class ToolLoop:
         self._offer = offer
         self._messages: list[Any] = list(offer.body["messages"])
         self._given = len(self._messages)  # what comes behind these is hidden from the client
-        self._last = not offer.owned  # is the round under way one in which our tools are gone?
+        self._last = not offer.owned  # is the round under way one in which our tools may not be called?
         self._formatted = offer.response_format is None or not offer.owned
         self._used_ids = {call["id"] for message in self._messages for call in calls_in(message)}
 

@@ -1,6 +1,6 @@
 """Turns in which the client was called while something stayed hidden from it: our calls, their results, the rounds
 before. Handed such a turn, makes the bytes to store; handed a history whose call ids carry our key, and what the store
-still has, hands on the history as the model knows it. Pure: who fetches and stores is the route's affair.
+still has, hands on the history as the model knows it. Pure: the preparation fetches, the engine stores.
 
 In what comes out every call is answered exactly once, right behind it and in order, whatever the client left out.
 """

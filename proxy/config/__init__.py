@@ -1,3 +1,3 @@
 """What an operator may say, reading it, and errors that help. Handed a path and the environment; hands everybody a
-frozen `Config`. Any room may hold it; it imports no other room.
+frozen `Config`. Any room may hold it; of the others it imports `values` alone.
 """

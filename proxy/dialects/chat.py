@@ -162,7 +162,7 @@ def fold(events: Iterable[Event], request: ChatRequest) -> bytes:
     return orjson.dumps(body)
 
 
-class AnswerWriter:
+class ChatWriter:
     """An answer on its way out, streamed or whole. Nothing is kept of it here: chat clients bring their history."""
 
     def __init__(self, request: ChatRequest, *, progress: bool = False) -> None:
@@ -194,7 +194,7 @@ class ChatDialect:
 
     async def decode(self, raw: bytes, owner: str) -> Decoded:
         request = decode(raw)
-        writer = partial(AnswerWriter, request, progress=self._progress)
+        writer = partial(ChatWriter, request, progress=self._progress)
         return Decoded(request, writer, forward_to="/chat/completions")
 
     def error(self, failed: Failed) -> bytes:

@@ -1,5 +1,5 @@
 """What every dialect becomes before anything else looks at it: the canonical Chat Completions body, plus what the
-client said about search. Handed on to `inject` and the engine. Bodies are read as JSON here.
+client said about search. Handed on to the preparation and the engine. Bodies are read as JSON here.
 """
 
 from __future__ import annotations

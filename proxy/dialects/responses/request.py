@@ -1,7 +1,7 @@
 """Responses requests: `decode(body)` → ResponsesRequest. Handed a client's bytes; hands on its items in one normal
 form, everything else as the body of a Chat Completions request, and what the response object repeats of it all.
 
-Bad input is refused here, with the exact `param`. Messages are made later, in `responses_history`, for which the store
+Bad input is refused here, with the exact `param`. Messages are made later, in `history`, for which the store
 must be asked first.
 """
 
