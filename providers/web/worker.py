@@ -25,7 +25,7 @@ _FRAME = struct.Struct(">II")  # the lengths of the JSON and of the body that fo
 _START = "import sys; sys.path[:] = sys.argv[2:]; from providers.web.worker import serve; serve(float(sys.argv[1]))"
 _ORPHAN = 5.0  # how long a page may go on beyond its limit if whoever should have killed it is gone
 _MEMORY = 2 << 30
-_LANES = 2
+_PROCESSES = 2
 _RAISED = {error.__name__: error for error in (PageBlocked, Unavailable)}
 
 
@@ -36,24 +36,24 @@ class Worker:
     """
 
     def __init__(self, limit: float = 10.0) -> None:
-        self._lanes = [_Lane(limit) for _ in range(_LANES)]
-        self._free: asyncio.LifoQueue[_Lane] = asyncio.LifoQueue()  # the last one used has its process at work
-        for lane in self._lanes:
-            self._free.put_nowait(lane)
+        self._processes = [_PageProcess(limit) for _ in range(_PROCESSES)]
+        self._free: asyncio.LifoQueue[_PageProcess] = asyncio.LifoQueue()  # the last one used has its process at work
+        for one in self._processes:
+            self._free.put_nowait(one)
 
     async def extract(self, body: bytes, content_type: str, charset: str, url: str) -> Extracted:
-        lane = await self._free.get()
+        one = await self._free.get()
         try:
-            return await lane.extract(body, content_type, charset, url)
+            return await one.extract(body, content_type, charset, url)
         finally:
-            self._free.put_nowait(lane)
+            self._free.put_nowait(one)
 
     async def aclose(self) -> None:
-        for lane in self._lanes:
-            await lane.aclose()
+        for one in self._processes:
+            await one.aclose()
 
 
-class _Lane:
+class _PageProcess:
     """One process, one page at a time."""
 
     def __init__(self, limit: float = 10.0) -> None:

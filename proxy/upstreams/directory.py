@@ -15,6 +15,7 @@ from ..watching.observer import Observer
 from .client import UpstreamClient
 from .fallback import Candidate, FallbackPlan
 
+_LONGEST_NAME = 1000
 _WILDCARDS = frozenset("*?[")
 
 
@@ -30,6 +31,9 @@ class UpstreamDirectory:
 
     def find(self, model: str) -> tuple[UpstreamClient, str]:
         """The upstream that serves a model, and the model's name there. An alias may name the upstream itself."""
+        if len(model) > _LONGEST_NAME:  # what is learned of models is kept under their names
+            text = f"The name of the model is longer than {_LONGEST_NAME} characters."
+            raise refuse(404, text, param="model", code="model_not_found")
         target = self._aliases.get(model, model)
         if target != model:
             name, _, rest = target.partition("/")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -135,14 +135,15 @@ def lesson_in(failed: Failed, body: Mapping[str, Any]) -> Lesson | None:
         return None
     if _is_about_the_choice(failed, body):
         return Lesson(bare_end=True)
-    lessons = (_lesson_about(name, body) for name in _refused_names(failed))
+    lessons = (_lesson_about(name, body) for name in _refused_names(failed, body))
     return next((lesson for lesson in lessons if lesson is not None), None)
 
 
-def _refused_names(failed: Failed) -> list[str]:
+def _refused_names(failed: Failed, body: Mapping[str, Any]) -> list[str]:
     """The parameters that a refusal names, as they may stand in the body or, behind `messages`, in a message."""
     said = str(failed.error.get("message") or "")[:_LONGEST_READ]
     refusals = [found for found in _REFUSALS.finditer(said) if not _ABOUT_VALUE.match(said, found.end())]
+    refusals = [found for found in refusals if not _is_echo(found[0], body)]
     if not refusals:
         return []
     named = [name for found in refusals for name in found.groups() if name]
@@ -177,4 +178,18 @@ def refuses_tools(failed: Failed, body: Mapping[str, Any]) -> bool:
         return False
     if _is_about_the_choice(failed, body):
         return False
-    return bool(_ABOUT_TOOLS.search(str(failed.error.get("message") or "")[:_LONGEST_READ]))
+    said = str(failed.error.get("message") or "")[:_LONGEST_READ]
+    return any(not _is_echo(found[0], body) for found in _ABOUT_TOOLS.finditer(said))
+
+
+def _is_echo(words: str, body: Mapping[str, Any]) -> bool:
+    """Are these the client's own words? Servers repeat what they were sent, and what is learned holds for everybody."""
+    return any(words in text for text in _texts(body))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(inner)

@@ -251,7 +251,7 @@ class TestWorker:
             "async def main():\n"
             "    worker = Worker()\n"
             "    await worker.extract(b'<p>hello there</p>', 'text/html', '', 'https://a.example/')\n"
-            "    print(*(lane._process.pid for lane in worker._lanes if lane._process), flush=True)\n"
+            "    print(*(one._process.pid for one in worker._processes if one._process), flush=True)\n"
             "    os._exit(0)\n"
             "asyncio.run(main())\n"
         )

@@ -83,7 +83,7 @@ def on(*names: str) -> pytest.MarkDecorator:
 
 
 every_lane = on(*LANES)
-litellm_transport_lanes = on(*VIA_LITELLM)
+with_litellm = on(*VIA_LITELLM)
 
 
 # What a model says
@@ -314,7 +314,7 @@ async def test_fields_that_the_vendor_does_not_know(lane: ModelLane) -> None:
         assert {key: sent[key] for key in own} == own
 
 
-@litellm_transport_lanes
+@with_litellm
 async def test_no_client_can_steer_litellm(lane: ModelLane) -> None:
     lane.server.script(text("From the server."))
     evil: dict[str, Any] = {

@@ -97,6 +97,13 @@ def test_an_alias_works_on_forwarded_paths_too(proxy: Groundwire, second: ModelS
     assert b'name="model"\r\n\r\nqwen3\r\n' in second.raw[-1]
 
 
+@pytest.mark.parametrize("search", ["on", "off"])
+def test_a_name_without_end_is_nobodys(proxy: Groundwire, search: str) -> None:
+    answer = ask(proxy, "a-" + "x" * 100_000, {"x-groundwire-search": search})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
+    assert len(answer.content) < 1000
+
+
 def test_all_models_are_listed(proxy: Groundwire) -> None:
     listed = {entry["id"]: entry for entry in httpx.get(f"{proxy.url}/models", timeout=20).json()["data"]}
     assert set(listed) == {"m", "vendor/m", "n", "gone", "own", "exactly-this", "fast", "smart"}

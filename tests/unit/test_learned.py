@@ -216,3 +216,12 @@ def test_what_a_listing_says_of_tools(entry: dict[str, Any], none: bool) -> None
 )
 def test_small_models_are_handed_what_to_read(model: str, entry: dict[str, Any], mode: str) -> None:
     assert without_calling(model, entry) == mode
+
+
+def test_a_clients_own_words_teach_nothing() -> None:
+    words = "this does not support tools"
+    body = {**BODY, "tools": [{"type": words, "function": {"name": "f"}}]}
+    assert not refuses_tools(failed(f"Input should be 'function', got {words!r}"), body)
+    assert refuses_tools(failed(f"got {words!r}. The model cannot use tools."), body), "the server says so too"
+    said = "Unsupported parameter: 'temperature'"
+    assert lesson_in(failed(f"temperature: {said}"), {**BODY, "temperature": said}) is None
