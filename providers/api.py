@@ -20,21 +20,28 @@ import httpx
 import orjson
 from pydantic import AfterValidator, SecretStr
 
-from .base import Page, SearchQuery, SearchResult, SearchResults
+from .base import MOST_HITS, Page, SearchQuery, SearchResult, SearchResults
 from .errors import (
     AuthFailed,
     BadRequest,
     NoResults,
     PageBlocked,
     ProviderError,
+    ProxyFailed,
     QuotaExceeded,
     RateLimited,
     TimedOut,
     Unavailable,
 )
-from .web.http import known_certificates
+from .web.body import ACCEPTED
+from .web.clients import open_client, proxy_trouble
+from .web.egress import DIRECT, WANTS_CREDENTIALS, Egress, Failing, happening
 
-MAX_BODY = 8 * 1024 * 1024
+MAX_BODY = 4 * 1024 * 1024  # on the wire and decoded; far more than an honest answer has
+# What an answer may be made of. The parser holds the interpreter's lock, so that no thread would help the others: a
+# million empty lists in a row take it half a second.
+MAX_PARTS = 100_000
+MAX_ERROR = 65_536  # as much of an answer that is no success is looked at
 DAYS = {"d": 1, "w": 7, "m": 31, "y": 366}
 PERIODS = {"d": "day", "w": "week", "m": "month", "y": "year"}  # as most services call them
 LONG_AGO = date(1990, 1, 1)  # where a service wants both ends of a range
@@ -81,11 +88,15 @@ class ServiceApi:
         timeout: float,
         headers: Mapping[str, str] | None = None,
         translate: Translate | None = None,
+        egress: Egress = DIRECT,
     ) -> None:
         self._service = service
         self._base_url = base_url.rstrip("/")
+        self._egress = egress
+        self._proxy = egress.proxy_to_url(base_url)
         self._timeout = timeout
-        self._headers = {"User-Agent": "groundwire", "Accept": "application/json", **(headers or {})}
+        usual = {"User-Agent": "groundwire", "Accept": "application/json", "Accept-Encoding": ACCEPTED}
+        self._headers = {**usual, **(headers or {})}
         self._translate = translate
         self._client: httpx.AsyncClient | None = None
 
@@ -104,15 +115,16 @@ class ServiceApi:
     async def client(self) -> httpx.AsyncClient:
         """The service's own client: no other service ever sees its headers."""
         if self._client is None:
-            certificates = await asyncio.to_thread(known_certificates)
-            # Two first calls may have waited together: the second takes the client that the first made.
-            self._client = self._client or httpx.AsyncClient(
+            made = await open_client(
+                self._proxy,
+                self._egress.ca_file,
+                service=self._service,
+                most=MAX_BODY,
                 headers=self._headers,
                 timeout=self._timeout,
-                verify=certificates,
-                trust_env=False,
-                follow_redirects=False,
             )
+            # Two first calls may have waited together: the second takes the client that the first made.
+            self._client = self._client or made
         return self._client
 
     @asynccontextmanager
@@ -125,24 +137,30 @@ class ServiceApi:
         except (TimeoutError, httpx.TimeoutException):
             raise TimedOut(f"{self._service} did not answer within {self._timeout:g} s") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
+            if self._proxy and (trouble := proxy_trouble(error)):
+                raise self._stopped(trouble) from None
             # The text of httpx's errors may hold the address; its class says enough.
             raise Unavailable(f"{self._service} cannot be reached ({type(error).__name__})") from error
 
-    def decode(self, response: httpx.Response, body: bytes) -> dict[str, Any]:
+    def _stopped(self, trouble: Failing) -> ProxyFailed:
+        assert self._proxy is not None
+        return ProxyFailed(f"the proxy before {self._service} {happening(trouble)}", self._proxy.remedy(trouble))
+
+    def decode(self, response: httpx.Response) -> dict[str, Any]:
         """The JSON object in the body, whatever the content type says; a failure becomes one of our errors."""
         if response.is_success:
-            value = _json(body)
+            if response.content.count(b"[") + response.content.count(b"{") > MAX_PARTS:
+                raise Unavailable(f"{self._service} sent an answer of too many parts")
+            value = _json(response.content)
             if isinstance(value, dict):
                 return value
-        own = self._translate(response.status_code, body.decode(errors="replace")) if self._translate else None
+        said = response.content[:MAX_ERROR].decode(errors="replace")
+        own = self._translate(response.status_code, said) if self._translate else None
         if own is None:
             raise self._usual_error(response)
         if own.retry_after is None and not isinstance(own, AuthFailed):  # no wait mends a key
             own.retry_after = _wait(response.headers, plan=isinstance(own, QuotaExceeded))
         raise own
-
-    def too_much(self) -> Unavailable:
-        return Unavailable(f"{self._service} sent more than {MAX_BODY // 2**20} MB")
 
     def found(
         self,
@@ -161,7 +179,7 @@ class ServiceApi:
                 " … ".join(filter(None, (_text(row.get(key)) for key in snippet))),
                 next(filter(None, (as_day(row.get(key)) for key in date)), None),
             )
-            for row in records(rows)
+            for row in records(rows)[:MOST_HITS]
             if isinstance(row.get(url), str) and row[url]
         )
         if not hits and not _text(answer):
@@ -194,15 +212,12 @@ class ServiceApi:
     async def _call(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
         async with self.in_time():
             client = await self.client()
-            async with client.stream(method, self._base_url + path, **arguments) as response:
-                body = bytearray()
-                async for chunk in response.aiter_bytes():
-                    body += chunk
-                    if len(body) > MAX_BODY:
-                        raise self.too_much()
-        return self.decode(response, bytes(body))
+            response = await client.request(method, self._base_url + path, **arguments)
+        return self.decode(response)
 
     def _usual_error(self, response: httpx.Response) -> ProviderError:
+        if self._proxy and response.status_code == WANTS_CREDENTIALS:
+            return self._stopped("credentials")
         meaning = _meaning(response.status_code)
         wait = _wait(response.headers, plan=meaning.error is QuotaExceeded) if meaning.passes else None
         text = meaning.sentence.format(who=self._service, status=response.status_code)

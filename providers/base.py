@@ -7,13 +7,21 @@ and may return plain mappings with these field names; `as_results` and `as_page`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from itertools import islice
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from .errors import Outcome, Unavailable
 
 Role = Literal["search", "read"]
 TimeRange = Literal["d", "w", "m", "y", "all"]
+
+# What is kept of an answer, whoever gave it: far more than anybody is shown.
+MOST_HITS = 100
+LONGEST_TITLE = 2000
+LONGEST_SNIPPET = 20_000
+LONGEST_TEXT = 2_000_000
+MOST_LINKS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,23 +100,36 @@ _READ: Mapping[str, Callable[[Any], object]] = {
 
 
 def as_results(value: object) -> SearchResults:
-    """What a provider returned, ours or a plugin's, as `SearchResults`. A hit without a URL is dropped."""
+    """What a provider returned, ours or a plugin's, as `SearchResults` of a size that can be kept. A hit without a URL
+    is dropped."""
     if isinstance(value, SearchResults):
-        return value
-    if isinstance(value, Mapping):
-        return SearchResults(_hits(value.get("results") or ()), str(value.get("answer") or ""))
-    return SearchResults(_hits(value))
+        hits, answer = _hits(value.results), value.answer
+    elif isinstance(value, Mapping):
+        hits, answer = _hits(value.get("results") or ()), str(value.get("answer") or "")
+    else:
+        hits, answer = _hits(value), ""
+    return SearchResults(hits, answer[:LONGEST_SNIPPET])
 
 
 def _hits(rows: object) -> tuple[SearchResult, ...]:
     if not isinstance(rows, Iterable) or isinstance(rows, str | bytes):
         raise Unavailable(f"the provider returned {type(rows).__name__}, not a list of results")
-    hits = [row if isinstance(row, SearchResult) else _from_mapping(SearchResult, row) for row in rows]
-    return tuple(hit for hit in hits if hit.url)
+    some = islice(rows, MOST_HITS)
+    hits = (row if isinstance(row, SearchResult) else _from_mapping(SearchResult, row) for row in some)
+    return tuple(_cut(hit) for hit in hits if hit.url)
+
+
+def _cut(hit: SearchResult) -> SearchResult:
+    if len(hit.title) <= LONGEST_TITLE and len(hit.snippet) <= LONGEST_SNIPPET:
+        return hit
+    return replace(hit, title=hit.title[:LONGEST_TITLE], snippet=hit.snippet[:LONGEST_SNIPPET])
 
 
 def as_page(value: object) -> Page:
-    return value if isinstance(value, Page) else _from_mapping(Page, value)
+    page = value if isinstance(value, Page) else _from_mapping(Page, value)
+    if len(page.text) <= LONGEST_TEXT and len(page.links) <= MOST_LINKS:
+        return page
+    return replace(page, text=page.text[:LONGEST_TEXT], links=page.links[:MOST_LINKS])
 
 
 def _from_mapping(kind: type[T], value: object) -> T:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from .api import days_of
 from .base import (
@@ -37,9 +37,13 @@ from .web.guard import Guard
 log = logging.getLogger(__name__)
 
 _OUTSIDE = Guard()
+_INSIDE = "found only addresses that may not be shown; those of a private network need `tools.allow_networks`"
 
 T = TypeVar("T")
 
+Providers = (
+    Literal["private"] | Collection[str] | None
+)  # who may be asked: those that tell nobody, some by name, or all
 IsPublic = Callable[[str], Awaitable[bool]]
 Ask = Callable[[NamedProvider], Awaitable[tuple[T, float | None]]]  # an answer, and its age if it was kept
 
@@ -88,41 +92,59 @@ class Owner(Protocol):
 
 
 class SearchChain:
-    """`gateway` is the way to the providers; chains that share members share it."""
+    """`gateway` is the way to the providers; chains that share members share it. `guard` knows which addresses inside
+    our own network a private provider may name.
+    """
 
     def __init__(
-        self, members: Sequence[NamedProvider], *, public_fallback: bool = False, gateway: ProviderGateway | None = None
+        self,
+        members: Sequence[NamedProvider],
+        *,
+        public_fallback: bool = False,
+        gateway: ProviderGateway | None = None,
+        guard: Guard = _OUTSIDE,
     ) -> None:
         self._members = tuple(members)
+        self._guard = guard
         self._public_fallback = public_fallback
         self._gateway = gateway or ProviderGateway()
 
+    def serves(self, only: Providers) -> bool:
+        """Is there anybody to ask for who may ask these alone?"""
+        return bool(_permitted(self._members, "search", only))
+
     async def search(
-        self, query: SearchQuery, provider: str | None = None, caller: str = "", observe: Observe | None = None
+        self,
+        query: SearchQuery,
+        provider: str | None = None,
+        caller: str = "",
+        observe: Observe | None = None,
+        only: Providers = None,
     ) -> Found:
         """The first useful answer. `provider` is asked first; the others stay behind it in their order. `observe` is
-        told of each that was asked, or passed over because it cools down.
+        told of each that was asked, or passed over because it cools down. `only` are those that may be asked.
         """
         wanted = _normalised(query)
 
         async def ask(member: NamedProvider) -> tuple[SearchResults, float | None]:
             async def work() -> SearchResults:
                 provider: Any = member.provider
-                return _select(as_results(await provider.search(wanted)), wanted, member)
+                return _select(as_results(await provider.search(wanted)), wanted, member, self._guard)
 
             return await self._gateway.ask(member, "search", wanted, work, caller)
 
         fall_over = _FallOver("search", public_fallback=self._public_fallback, observe=observe)
-        results, age, name = await fall_over.first(self._order(provider), ask)
+        results, age, name = await fall_over.first(self._order(provider, only), ask)
         return Found(results, name, tuple(fall_over.failures), age)
 
-    def _order(self, first: str | None) -> tuple[NamedProvider, ...]:
+    def _order(self, first: str | None, only: Providers) -> tuple[NamedProvider, ...]:
+        members = _permitted(self._members, "search", only)
         if first is None:
-            return self._members
-        names = [member.name for member in self._members]
+            return members
+        names = [member.name for member in members]
         if first not in names:
             raise BadRequest(f"There is no search provider {first!r}; valid names: {', '.join(names) or 'none'}.")
-        return tuple(sorted(self._members, key=lambda member: member.name != first))
+        return tuple(sorted(members, key=lambda member: member.name != first))
 
 
 class ReadChain:
@@ -141,9 +163,12 @@ class ReadChain:
         self._gateway = gateway or ProviderGateway()
         self._is_public = is_public
 
-    async def read(self, url: str, caller: str = "", observe: Observe | None = None) -> Opened:
+    def serves(self, only: Providers) -> bool:
+        return bool(_permitted(self._members, "read", only))
+
+    async def read(self, url: str, caller: str = "", observe: Observe | None = None, only: Providers = None) -> Opened:
         """The page, from the owner of the URL alone if it has one (a local document), else from the first that can."""
-        readers = self._readers(url)
+        readers = self._readers(url, only)
         clearance = _Clearance(url, self._is_public)
 
         async def ask(member: NamedProvider) -> tuple[Page, float | None]:
@@ -167,14 +192,15 @@ class ReadChain:
             raise
         return Opened(page, name, tuple(fall_over.failures), age)
 
-    def _readers(self, url: str) -> tuple[NamedProvider, ...]:
+    def _readers(self, url: str, only: Providers) -> tuple[NamedProvider, ...]:
         """Who may read this URL. A provider that owns documents reads those and nothing else."""
-        for member in self._members:
+        members = _permitted(self._members, "read", only)
+        for member in members:
             if _owns(member, url):
                 return (member,)
         if scheme_of(url) == "local":
             raise Unavailable("There is no such document.")
-        readers = tuple(member for member in self._members if not isinstance(member.provider, Owner))
+        readers = tuple(member for member in members if not isinstance(member.provider, Owner))
         if not readers:
             raise Unavailable("no configured reader can open web pages")
         return readers
@@ -224,7 +250,7 @@ class _FallOver:
     async def first(self, members: Iterable[NamedProvider], ask: Ask[T]) -> tuple[T, float | None, str]:
         """The first answer, its age if it was kept, and the name of who gave it."""
         for member in members:
-            if self._tells_the_public(member) and not self._public_allowed:
+            if _tells_the_public(member, self._role) and not self._public_allowed:
                 self._note(member, "not asked, because `public_fallback` is off and a private provider came first")
                 continue
             try:
@@ -257,13 +283,20 @@ class _FallOver:
         assert self._observe is not None
         self._observe(ProviderCall(member.name, self._role, outcome, cached, time.monotonic() - began))
 
-    def _tells_the_public(self, member: NamedProvider) -> bool:
-        """A reader of our own that dials the page tells nobody but the page."""
-        ours = self._role == "read" and member.reads_itself and not member.hosted
-        return not member.private and not ours
-
     def _note(self, member: NamedProvider, reason: str, error: ProviderError | None = None) -> None:
         self.failures.append(Failure(member.name, reason, error))
+
+
+def _permitted(members: Sequence[NamedProvider], role: Role, only: Providers) -> tuple[NamedProvider, ...]:
+    if only == "private":
+        return tuple(member for member in members if not _tells_the_public(member, role))
+    return tuple(member for member in members if only is None or member.name in only)
+
+
+def _tells_the_public(member: NamedProvider, role: Role) -> bool:
+    """A reader of our own that dials the page tells nobody but the page."""
+    ours = role == "read" and member.reads_itself and not member.hosted
+    return not member.private and not ours
 
 
 def _owns(member: NamedProvider, url: str) -> bool:
@@ -289,13 +322,16 @@ def _normalised(query: SearchQuery) -> SearchQuery:
     )
 
 
-def _select(found: SearchResults, query: SearchQuery, member: NamedProvider) -> SearchResults:
+def _select(found: SearchResults, query: SearchQuery, member: NamedProvider, guard: Guard) -> SearchResults:
     """What may be shown: web or local URLs that the filters let through, each once, no more than asked for."""
     chosen: dict[str, SearchResult] = {}
     days = days_of(query, relative=True)
-    for result in found.results:
-        if _is_wanted(result.url, query) and _may_name(member, result.url) and _in_range(result.date, *days):
+    named = [result for result in found.results if _may_name(member, result.url, guard)]
+    for result in named:
+        if _is_wanted(result.url, query) and _in_range(result.date, *days):
             chosen.setdefault(canonical(result.url), result)
+    if not named and found.results:
+        raise NoResults(_INSIDE)
     if not chosen and found.results:
         raise NoResults("nothing found that passes the filters")
     if not chosen and not found.answer:
@@ -311,17 +347,14 @@ def _is_wanted(url: str, query: SearchQuery) -> bool:
     return not query.allowed_domains or in_domains(host, query.allowed_domains)
 
 
-def _may_name(member: NamedProvider, url: str) -> bool:
-    """A public engine has no business naming addresses inside our network, or documents of ours; a private one may."""
-    if member.private:
-        return True
+def _may_name(member: NamedProvider, url: str, guard: Guard) -> bool:
+    """No engine has any business naming addresses inside our network, unless `allow_networks` lists them. Documents of
+    its own a provider may always name."""
     if scheme_of(url) == "local":
-        return isinstance(member.provider, Owner)
-    try:
-        _OUTSIDE.parse(url)
-    except ProviderError:
-        return False
-    return True
+        return member.private or isinstance(member.provider, Owner)
+    if guard.may_name(url):
+        return True
+    return _owns(member, url)
 
 
 def _in_range(day: str | None, first: date | None, last: date | None) -> bool:

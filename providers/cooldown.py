@@ -104,8 +104,10 @@ class Cooldown:
         *,
         reads_itself: bool = False,
         cooled_down: CooledDown | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
+        self._clock = clock
         self._settings = settings
         self._reads_itself = reads_itself
         self._cooled_down = cooled_down
@@ -113,7 +115,7 @@ class Cooldown:
         self._trouble: dict[Role, Breaker] = {"search": Breaker(), "read": Breaker()}
 
     def check(self, role: Role) -> None:
-        now = time.monotonic()
+        now = self._clock()
         if reason := self._account.refusal(now) or self._trouble[role].refusal(now):
             raise CoolingDown(reason)
 
@@ -150,7 +152,7 @@ class Cooldown:
         return self._settings.rate_limited
 
     def _cool(self, breaker: Breaker, call: int, error: ProviderError, first: float, tolerance: int = 1) -> None:
-        seconds = breaker.failed(call, str(error), time.monotonic(), first, tolerance, told=error.retry_after)
+        seconds = breaker.failed(call, str(error), self._clock(), first, tolerance, told=error.retry_after)
         if not seconds:
             return
         log.warning("provider %s cools down for %.3g s: %s", self._name, seconds, error)

@@ -8,7 +8,8 @@ ProviderError
 ├── RateLimited     too many calls; `retry_after` seconds if the service said so
 ├── TimedOut        no answer in time
 ├── Unavailable     5xx, connection trouble, an answer nobody can read
-│   └── ProgramFailed  a program that the provider works with, such as a browser, is missing or broken
+│   ├── ProgramFailed  a program that the provider works with, such as a browser, is missing or broken
+│   └── ProxyFailed    the proxy on the way there cannot be reached, or does not let us through
 ├── PageBlocked     the page answered with a challenge, a consent wall, a refusal or an empty shell
 └── NoResults       nothing found; counts as failure, so that the next provider is asked
 """
@@ -77,6 +78,14 @@ class Unavailable(ProviderError):
 
 class ProgramFailed(Unavailable):
     pass
+
+
+class ProxyFailed(Unavailable):
+    """`fix` is for the operator alone: it names the proxy."""
+
+    def __init__(self, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.fix = fix
 
 
 class PageBlocked(ProviderError):

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import traceback
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 from .base import Page, Role, SearchQuery, SearchResults
@@ -32,7 +34,7 @@ T = TypeVar("T")
 
 class ProviderGateway:
     """`shared` is where many processes keep together what was found; turns and cool-downs are each process's own.
-    `cooled_down` is told of each provider that begins to be left alone.
+    `cooled_down` is told of each provider that begins to be left alone; `clock` says when that is over.
     """
 
     def __init__(
@@ -42,10 +44,11 @@ class ProviderGateway:
         shared: SharedCache | None = None,
         *,
         cooled_down: CooledDown | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._cooldown = cooldown or CooldownSettings()
+        settings = cooldown or CooldownSettings()
+        self._cooldown_of = partial(Cooldown, settings=settings, cooled_down=cooled_down, clock=clock)
         self._cache = Cache(cache, shared)
-        self._cooled_down = cooled_down
         self._clients: dict[str, ProviderClient] = {}
 
     async def ask(
@@ -58,7 +61,8 @@ class ProviderGateway:
     ) -> tuple[Value, float | None]:
         """What `member` answers, and its age in seconds if it is an earlier answer that was kept."""
         if member.name not in self._clients:
-            self._clients[member.name] = ProviderClient(member, self._cooldown, self._cooled_down)
+            cooldown = self._cooldown_of(member.name, reads_itself=member.reads_itself)
+            self._clients[member.name] = ProviderClient(member, cooldown)
         client = self._clients[member.name]
         question = Question(member.name, role, subject)
         return await self._cache.answer(question, caller, lambda: client.call(role, work), private=member.private)
@@ -67,15 +71,12 @@ class ProviderGateway:
 class ProviderClient:
     """The way to one provider."""
 
-    def __init__(
-        self, member: NamedProvider, cooldown: CooldownSettings, cooled_down: CooledDown | None = None
-    ) -> None:
+    def __init__(self, member: NamedProvider, cooldown: Cooldown) -> None:
         self._name = member.name
         own = getattr(member.provider, "timeout", None)
         self._timeout = float(own) if isinstance(own, int | float) else None
         self._throttle = Throttle(member.limits)
-        itself = member.reads_itself
-        self._cooldown = Cooldown(member.name, cooldown, reads_itself=itself, cooled_down=cooled_down)
+        self._cooldown = cooldown
 
     async def call(self, role: Role, work: Callable[[], Awaitable[T]]) -> T:
         self._cooldown.check(role)

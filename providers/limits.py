@@ -1,19 +1,20 @@
 """How often and how many at once: a provider's calls wait for their turn here.
 
 Handed the limits of one provider; `slot` lets a call go when they allow it, or says `RateLimited` if that would take
-longer than the call is ready to wait. `Pace` is pure: it is told the time. A call that leaves gives its turn back.
+longer than the call is ready to wait. Turns are fair between callers. `Pace` is pure: it is told the time. A call that
+leaves gives its turn back.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from .errors import RateLimited
+from .places import Places
 
 _TOO_MANY = "too many calls are waiting for it"
 
@@ -51,33 +52,33 @@ class Pace:
 class Throttle:
     def __init__(self, limits: Limits) -> None:
         self._pace = Pace(limits.rate, limits.min_gap) if limits.rate or limits.min_gap else None
-        self._places = asyncio.Semaphore(limits.concurrency) if limits.concurrency else None
-        self._head = asyncio.Lock()  # held by the call that starts next; the others queue up behind it
-        self._waiting = 0
+        self._free = asyncio.Semaphore(limits.concurrency) if limits.concurrency else None
+        self._head = Places(1)  # of the line: held by the call that starts next; the others queue up behind it
 
     @asynccontextmanager
     async def slot(self, patience: float) -> AsyncIterator[None]:
         """Around one call: lets it start when its turn comes, at the latest `patience` seconds from now."""
-        now = time.monotonic()
-        if self._pace is not None and (wait := self._pace.earliest(now, self._waiting) - now) > patience:
+        if self._pace is None and self._free is None:
+            yield
+            return
+        now = asyncio.get_running_loop().time()
+        if self._pace is not None and (wait := self._pace.earliest(now, self._head.ahead()) - now) > patience:
             raise RateLimited(_TOO_MANY, retry_after=wait)
-        async with AsyncExitStack() as place:
-            self._waiting += 1
+        async with AsyncExitStack() as call:
             try:
-                async with asyncio.timeout(patience):
-                    if self._places is not None:
-                        await place.enter_async_context(self._places)
+                async with asyncio.timeout(patience), self._head.place():
+                    if self._free is not None:
+                        await call.enter_async_context(self._free)
                     if self._pace is not None:
-                        await self._start(self._pace)
+                        await _start(self._pace)
             except TimeoutError:
                 raise RateLimited(_TOO_MANY) from None
-            finally:
-                self._waiting -= 1
             yield
 
-    async def _start(self, pace: Pace) -> None:
-        async with self._head:
-            now = time.monotonic()
-            at = pace.earliest(now)
-            await asyncio.sleep(at - now)
-            pace.started(max(at, time.monotonic()))
+
+async def _start(pace: Pace) -> None:
+    clock = asyncio.get_running_loop().time
+    now = clock()
+    at = pace.earliest(now)
+    await asyncio.sleep(at - now)
+    pace.started(max(at, clock()))

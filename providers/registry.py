@@ -22,6 +22,7 @@ from .base import Role
 from .errors import NoResults, ProgramFailed, ProviderError
 from .limits import Limits
 from .settings import Count, PerSecond, Seconds
+from .web.egress import DIRECT, Egress, ProxyUrl
 
 if TYPE_CHECKING:
     from .web.http import Fetcher
@@ -61,6 +62,7 @@ SERVICES: Mapping[str, Service] = {
             NoResults: "DuckDuckGo throttles who asks often: wait some minutes, or put another provider after {name}"
         },
     ),
+    "model": Service("providers.services.model:Model", SEARCH),
     "local": Service("providers.services.local:Local", BOTH),
     "direct": Service("providers.services.direct:Direct", READ),
     "chromium": Service(
@@ -93,6 +95,7 @@ class ProviderEntry(BaseModel, extra="forbid"):
     rate: PerSecond | None = None
     concurrency: Count | None = None
     min_gap: Seconds | None = None
+    proxy: ProxyUrl | None = None  # "" is none; unset is the network's
     options: Annotated[dict[str, Any], Field(repr=False)] = {}  # may hold a password
 
 
@@ -129,14 +132,15 @@ class NamedProvider:
         return bool(getattr(self.provider, "uses_open_web", False)) or hasattr(self.provider, "owns")
 
 
-def build(entries: Sequence[ProviderEntry], fetcher: Fetcher) -> dict[str, NamedProvider]:
+def build(entries: Sequence[ProviderEntry], fetcher: Fetcher, egress: Egress = DIRECT) -> dict[str, NamedProvider]:
+    """`fetcher` reads the open web for those that want it; `egress` is how the others reach their services."""
     providers: dict[str, NamedProvider] = {}
     for entry in entries:
         if entry.name in providers:
             raise ProviderConfigError(
                 f"providers: the name {entry.name!r} is used twice; give each provider its own name"
             )
-        providers[entry.name] = _build(entry, fetcher)
+        providers[entry.name] = _build(entry, fetcher, egress)
     return providers
 
 
@@ -180,7 +184,7 @@ def _plugins() -> dict[str, EntryPoint]:
     return {plugin.name: plugin for plugin in entry_points(group=PLUGINS)}
 
 
-def _build(entry: ProviderEntry, fetcher: Fetcher) -> NamedProvider:
+def _build(entry: ProviderEntry, fetcher: Fetcher, egress: Egress) -> NamedProvider:
     known = types()
     if entry.type not in known:
         raise ProviderConfigError(
@@ -188,10 +192,11 @@ def _build(entry: ProviderEntry, fetcher: Fetcher) -> NamedProvider:
             f"known types: {', '.join(sorted(known))}"
         )
     given = _flatten(entry)
+    way = egress.said(entry.proxy, f"`proxy` of provider {entry.name!r}")
     try:
         service = load(entry.type)
-        settings = _settings(service, given)
-        provider = service(settings, fetcher) if getattr(service, "uses_open_web", False) else service(settings)
+        settings = _settings(service, given | _own_proxy(service, entry, way))
+        provider = service(settings, *_handed(service, fetcher, way))
         limits = _limits(entry, provider)
     except ValidationError as error:
         # Not chained: pydantic's own text quotes the input, and the input may be a key.
@@ -203,6 +208,26 @@ def _build(entry: ProviderEntry, fetcher: Fetcher) -> NamedProvider:
             f"provider {entry.name!r}: the type {entry.type!r} cannot be set up ({type(error).__name__})"
         ) from error
     return NamedProvider(entry.name, entry.type, provider, _is_private(entry, service, settings), limits)
+
+
+def _handed(service: Any, fetcher: Fetcher, way: Egress) -> tuple[Any, ...]:
+    """What a service is handed besides its settings: by what it says of itself."""
+    if getattr(service, "uses_open_web", False):
+        return (fetcher,)
+    return (way,) if getattr(service, "uses_egress", False) else ()
+
+
+def _own_proxy(service: Any, entry: ProviderEntry, way: Egress) -> dict[str, Any]:
+    """A plugin that has a setting `proxy` gets the URL of the one that it is to use, `""` for none."""
+    takes = "proxy" in getattr(getattr(service, "Settings", None), "model_fields", ())
+    if takes:
+        proxy = way.proxy_to_url(entry.base_url) if entry.base_url else way.https
+        return {"proxy": proxy.url if proxy else ""}
+    if entry.proxy is not None and not getattr(service, "uses_egress", False):
+        if getattr(service, "uses_open_web", False):
+            raise ProviderConfigError("it reads pages itself; set network.proxy and network.proxy_for_pages instead")
+        raise ProviderConfigError("it takes no proxy")
+    return {}
 
 
 def _flatten(entry: ProviderEntry) -> dict[str, Any]:

@@ -24,6 +24,7 @@ class RequestContext:
     observer: Observer
     caller: Caller = NOBODY
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # the client's, names in lower case
+    searches_left: int | None = None  # how many the caller may still make; None: as many as it likes
 
 
 def attach(scope: Scope, context: RequestContext) -> None:

@@ -4,13 +4,17 @@ engine, the toolbox and the upstream that serves a model.
 
 from __future__ import annotations
 
+from typing import Any
+
 from providers import registry
 from providers.chain import ReadChain, SearchChain
 from providers.cooldown import CooledDown
 from providers.gateway import ProviderGateway
 from providers.shared import SharedCache
+from providers.web.egress import Egress
 from providers.web.guard import Guard
 from providers.web.http import Fetcher
+from providers.web.proxied import ProxiedFetcher
 from tools.options import ToolPolicy
 from tools.toolbox import Toolbox
 
@@ -24,7 +28,9 @@ from .upstreams.demo import DemoTransport
 from .upstreams.directory import UpstreamDirectory
 from .upstreams.litellm_transport import LitellmTransport
 from .upstreams.openai_transport import OpenAITransport
+from .upstreams.retry import RetryBudget
 from .upstreams.transport import Transport
+from .upstreams.upstream_limit import UpstreamLimit
 
 _SEARCHING_SHARE = 0.6  # of a request's time; what is left must be enough for the last round to answer
 
@@ -37,8 +43,17 @@ class House:
         own = [(config.server.host, config.server.port)]
         guard = Guard([str(network) for network in tools.allow_networks], own=own)
         self.config = config
-        self.fetcher = Fetcher(guard, deadline=tools.open_timeout)
-        self.providers = registry.build(config.providers, self.fetcher)
+        egress = config.network.egress
+        bounds: dict[str, Any] = {
+            "deadline": tools.open_timeout,
+            "max_fetches": tools.max_fetches,
+            "max_per_host": tools.max_fetches_per_host,
+        }
+        if config.network.proxy_for_pages:
+            self.fetcher: Fetcher = ProxiedFetcher(guard, egress, **bounds)
+        else:
+            self.fetcher = Fetcher(guard, ca_file=egress.ca_file, **bounds)
+        self.providers = registry.build(config.providers, self.fetcher, egress)
         self.searchers = [self.providers[name] for name in tools.search]
         self.readers = [self.providers[name] for name in tools.read]
         fallback = tools.public_fallback
@@ -46,7 +61,7 @@ class House:
         gateway = ProviderGateway(config.cooldown, config.cache, _shared(self.store, config), cooled_down=cooled_down)
         self.search = self.read = None
         if self.searchers:
-            self.search = SearchChain(self.searchers, public_fallback=fallback, gateway=gateway)
+            self.search = SearchChain(self.searchers, public_fallback=fallback, gateway=gateway, guard=guard)
         if self.readers:
             is_public = self.fetcher.is_public
             self.read = ReadChain(self.readers, public_fallback=fallback, gateway=gateway, is_public=is_public)
@@ -68,10 +83,14 @@ class House:
             max_seconds=config.server.request_timeout * _SEARCHING_SHARE,
             style=style,
             footer=footer,
+            strip_foreign=config.citations.strip_foreign,
             store=self.store,
         )
-        clients = [UpstreamClient(entry, _transport(entry)) for entry in config.upstreams]
-        self.upstreams = UpstreamDirectory(clients, config.aliases)
+        clients = [
+            UpstreamClient(entry, _transport(entry, egress), _limit(entry, config.server.queue))
+            for entry in config.upstreams
+        ]
+        self.upstreams = UpstreamDirectory(clients, config.aliases, RetryBudget(config.server.retry_floor))
         self.preparation = Preparation(self.upstreams, self.toolbox, self.store, mode=tools.mode, footer=footer)
 
     async def aclose(self) -> None:
@@ -92,15 +111,20 @@ def _shared(store: Store, config: Config) -> SharedCache | None:
     return SharedProviderCache(store, repr((said, config.tools.allow_networks)))
 
 
-def _transport(config: UpstreamConfig) -> Transport:
+def _limit(config: UpstreamConfig, patience: float) -> UpstreamLimit | None:
+    return UpstreamLimit(config.name, config.max_requests, patience) if config.max_requests else None
+
+
+def _transport(config: UpstreamConfig, egress: Egress) -> Transport:
     if config.type == "demo":
         return DemoTransport(config.name)
+    way = config.way_out(egress)
     timeouts = {
         "connect_timeout": config.connect_timeout,
         "first_byte_timeout": config.first_byte_timeout,
         "idle_timeout": config.idle_timeout,
     }
-    off = frozenset(config.without_repairs)
+    off, most = frozenset(config.without_repairs), config.max_answer
     if config.type == "litellm":
         return LitellmTransport(
             config.name,
@@ -109,7 +133,18 @@ def _transport(config: UpstreamConfig) -> Transport:
             models=config.models,
             options=config.options,
             headers=config.headers,
+            max_answer=most,
             off=off,
+            egress=way,
             **timeouts,
         )
-    return OpenAITransport(config.name, config.base_url, config.key, headers=config.headers, off=off, **timeouts)
+    return OpenAITransport(
+        config.name,
+        config.base_url,
+        config.key,
+        headers=config.headers,
+        max_answer=most,
+        off=off,
+        egress=way,
+        **timeouts,
+    )

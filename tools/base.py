@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ValidationError
+from pydantic import BaseModel, BeforeValidator, FailFast, ValidationError
 
 from providers.base import Role
 
@@ -59,6 +59,7 @@ class ToolSpec:
     tool: str
     description: str
     parameters: Mapping[str, Any]
+    uncited: str = ""  # the description without the rule for citing; empty: it holds none
 
 
 def described(
@@ -72,8 +73,10 @@ class BadArguments(Exception):
     """The call cannot be understood or may not run. The message says to the model what is wrong with it."""
 
 
-# Models write one item where a list belongs.
-Strings = Annotated[list[str], BeforeValidator(lambda value: value.split(",") if isinstance(value, str) else value)]
+# Models write one item where a list belongs. Of a long list in which all is wrong the first says enough.
+Strings = Annotated[
+    list[str], FailFast(), BeforeValidator(lambda value: value.split(",") if isinstance(value, str) else value)
+]
 Arguments = TypeVar("Arguments", bound=BaseModel)
 Finding = TypeVar("Finding")
 

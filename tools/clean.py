@@ -19,6 +19,7 @@ _INVISIBLE = (
     "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # C0 and C1 without tab and line ends
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"  # soft hyphen, joiners, fillers
     "\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"  # zero width, bidi
+    "\U00013430-\U0001345f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # of hieroglyphs, shorthand and music
     "\ufe00-\ufe0f"  # variation selectors; those inside emoji are matched before
     "\ud800-\udfff\ue000-\uf8ff"  # lone surrogates, private use
     "\U000e0000-\U0010ffff"  # tags, more variation selectors, private use

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, Field, model_validator
+from pydantic import AfterValidator, BaseModel, FailFast, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from providers.errors import ProviderError
@@ -38,7 +38,7 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
 def spec(policy: ToolPolicy) -> ToolSpec:
     properties = described(_PARAMETERS, prompts.OPEN_PAGE_PARAMETERS)
     parameters = {"type": "object", "properties": properties, "additionalProperties": False}
-    return ToolSpec(OPEN_PAGE, prompts.OPEN_PAGE, parameters)
+    return ToolSpec(OPEN_PAGE, prompts.OPEN_PAGE, parameters, prompts.OPEN_PAGE_UNCITED)
 
 
 def _check_urls(given: list[str]) -> list[str]:
@@ -55,7 +55,7 @@ def _with_scheme(url: str) -> str:
 
 
 class OpenArguments(BaseModel):
-    urls: Annotated[list[str], Field(max_length=MOST_URLS), AfterValidator(_check_urls)]
+    urls: Annotated[list[str], FailFast(), Field(max_length=MOST_URLS), AfterValidator(_check_urls)]
     max_length: int | None = None
     start: Annotated[int, Field(ge=0)] = 0
     query: Annotated[str, Field(max_length=400)] = ""

@@ -5,10 +5,13 @@ toolbox holds the `ToolPolicy`, and is handed `SessionOptions` for each request.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from secrets import token_hex
 from typing import Literal
 
 from providers.base import Observe
+from providers.chain import Providers
 
 from .ledger import Ledger
 from .provenance import Mode
@@ -30,6 +33,18 @@ class ToolPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class Permission:
+    """What of the tools one caller may use, within what the operator allows all."""
+
+    providers: Providers = None
+    allowed_domains: tuple[str, ...] = ()
+    blocked_domains: tuple[str, ...] = ()
+
+
+EVERYTHING = Permission()
+
+
+@dataclass(frozen=True, slots=True)
 class SessionOptions:
     ledger: Ledger
     seen_texts: Sequence[str] = ()  # what people and their tools said: the URLs in it may be opened
@@ -41,9 +56,14 @@ class SessionOptions:
     blocked_domains: Sequence[str] = ()
     secrets: Collection[str] = ()  # the keys that came with it
     caller: str = ""  # whose it is: what private providers gave is kept for its caller alone
+    request: str = field(default_factory=partial(token_hex, 8))  # which of the caller's, where turns are given
+    permission: Permission = EVERYTHING  # what the caller may use
+    offered: Collection[str] | None = None  # the tools of ours that may run, by our names; None: all that there are
     names: Sequence[str] = ()  # all tools as the model knows them, the client's too
     room: int | None = None  # how many characters of the web the model can hold
     most_calls: int | None = None  # how many calls the client allows
+    most_searches: int | None = None  # how many searches its caller has left
     assist: bool = False  # for weak models: the first search reads its best pages, and the rule for citing comes last
+    cite: bool = True  # is the model told how to cite?
     alone: bool = False  # there is no model: somebody asks for the tool itself
     observe: Observe | None = None  # is told of each call of a provider

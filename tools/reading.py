@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from providers.chain import ReadChain
+from providers.places import asked_by
 from providers.urls import host_of
 
 from . import prompts
@@ -73,10 +74,10 @@ class PageReader:
 
     async def part(self, url: str, start: int, query: str, max_length: int) -> tuple[PagePart, ReadPage]:
         """What was asked for of a page, and the page."""
-        page = await self._read(url)
+        page = await self.page(url)
         return await _aside(len(page.text), part_of, page, start, query, max_length), page
 
-    async def _read(self, url: str) -> ReadPage:
+    async def page(self, url: str) -> ReadPage:
         """A page, read once per request however often and in however many parts it is asked for."""
         if holds_secret(url, self._options.secrets):
             raise Refused(prompts.CARRIES_KEY)
@@ -100,7 +101,9 @@ class PageReader:
     async def _fetch(self, address: Address) -> ReadPage:
         if self._chain is None:
             raise Refused(prompts.NO_READER)
-        opened = await self._chain.read(address.url, self._options.caller, self._options.observe)
+        only = self._options.permission.providers
+        with asked_by(self._options.caller, self._options.request):
+            opened = await self._chain.read(address.url, self._options.caller, self._options.observe, only)
         if not self._domains.permit(opened.page.url or address.url):
             raise Refused(prompts.LEADS_TO_FOREIGN_DOMAIN)
         return await _aside(len(opened.page.text), prepare, address, opened)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from providers.chain import Failure
 
@@ -16,6 +16,8 @@ from .clean import one_line
 from .ledger import Source
 
 MAX_TITLE = 200
+# Why a search has no results: nothing was found, it could not be made like this, or nobody was able to serve it.
+SearchFault = Literal["", "arguments", "providers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class SearchAnswer:
     message: str = ""  # why it failed, or who failed before someone served
     ok: bool = True
     age: float | None = None  # seconds, if it comes from the cache
+    fault: SearchFault = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +49,29 @@ class PagePart:
     error: str = ""
 
 
-def search_text(answer: SearchAnswer, fence: str, today: str) -> str:
+def search_text(answer: SearchAnswer, fence: str, today: str, *, cite: bool = True) -> str:
+    """`cite`: does it say how to cite?"""
     query = escape(answer.query)
     if not answer.ok:
         return f"{prompts.NOTHING_FOUND.format(query=query, message=answer.message)}\n{prompts.GIVE_UP}"
     results = prompts.RESULTS.format(query=query, provider=answer.provider)
-    cite = f"{prompts.CITE.format(n=answer.sources[0].n)} " if answer.sources else ""
+    rule = [prompts.CITE.format(n=answer.sources[0].n)] if answer.sources and cite else []
     lines = [
         f"{prompts.TODAY.format(today=today)} {results}",
         *([answer.message] if answer.message else []),
-        f"{cite}{prompts.UNTRUSTED}",
+        " ".join([*rule, prompts.UNTRUSTED]),
     ]
     return "\n".join([*lines, *_fenced(fence, [*_direct(answer), *map(_hit, answer.sources)])])
 
 
 def reading_text(
-    answer: SearchAnswer, parts: Sequence[PagePart], missed: Sequence[PagePart], fence: str, today: str
+    answer: SearchAnswer,
+    parts: Sequence[PagePart],
+    missed: Sequence[PagePart],
+    fence: str,
+    today: str,
+    *,
+    cite: bool = True,
 ) -> str:
     """A search and the pages that it led to as one thing to read, each source once, the rule for citing last. Of
     `missed` the reader is told that they could not be opened."""
@@ -71,13 +81,13 @@ def reading_text(
     pages = ["\n".join([*_head(source), content]) for source, content in read]
     blocks = [*_direct(answer), *pages, *map(_hit, rest)]
     if not blocks:
-        return search_text(answer, fence, today) if answer.query else pages_text(parts, fence)
+        return search_text(answer, fence, today, cite=cite) if answer.query else pages_text(parts, fence, cite=cite)
     numbers = [*opened, *(source.n for source in rest)]
     lines = [
-        *(_page_text(part, fence) for part in missed),
+        *(_page_text(part, fence, cite) for part in missed),
         f"{prompts.TODAY.format(today=today)} {prompts.UNTRUSTED}",
         *_fenced(fence, blocks),
-        *([prompts.CITE.format(n=min(numbers))] if numbers else []),
+        *([prompts.CITE.format(n=min(numbers))] if numbers and cite else []),
     ]
     return "\n".join(lines)
 
@@ -104,11 +114,11 @@ def _dated(date: str | None) -> list[str]:
     return [prompts.SOURCE_DATE.format(date=date)] if date else []
 
 
-def pages_text(parts: Sequence[PagePart], fence: str) -> str:
-    return "\n\n".join(_page_text(part, fence) for part in parts)
+def pages_text(parts: Sequence[PagePart], fence: str, *, cite: bool = True) -> str:
+    return "\n\n".join(_page_text(part, fence, cite) for part in parts)
 
 
-def _page_text(part: PagePart, fence: str) -> str:
+def _page_text(part: PagePart, fence: str, cite: bool) -> str:
     if part.error or part.source is None:
         return prompts.NOT_OPENED.format(url=part.url, reason=part.error)
     lengths = prompts.PAGE_LENGTHS.format(
@@ -121,7 +131,7 @@ def _page_text(part: PagePart, fence: str) -> str:
     lines = [
         *([part.message] if part.message else []),
         lengths,
-        f"{prompts.CITE.format(n=part.source.n)} {prompts.UNTRUSTED}",
+        " ".join([*([prompts.CITE.format(n=part.source.n)] if cite else []), prompts.UNTRUSTED]),
         *_fenced(fence, [head, part.content]),
     ]
     return "\n".join(lines)

@@ -17,12 +17,14 @@ from pydantic import BaseModel
 from providers.base import SearchQuery
 from providers.chain import Found
 from providers.errors import ProviderError
+from providers.places import asked_by
 
 from . import open_page, prompts, web_search
-from .base import BadArguments, Tool, ToolCall, ToolOutput, ToolResult, decode_arguments, validate
+from .base import OPEN_PAGE, BadArguments, Tool, ToolCall, ToolOutput, ToolResult, decode_arguments, validate
 from .clean import one_line
 from .open_page import OpenArguments
 from .options import SessionOptions
+from .pages import ReadPage
 from .provenance import Provenance, Refused
 from .reading import PageReader
 from .render import PagePart, SearchAnswer, escape, pages_text, reading_text, search_text, sentence
@@ -52,7 +54,10 @@ class ToolSession:
         self.searches = 0
         self.options = options
         self.ledger = options.ledger
-        self.domains = toolbox.domains.narrowed(options.allowed_domains, options.blocked_domains)
+        may = options.permission
+        self.domains = toolbox.domains.narrowed(may.allowed_domains, may.blocked_domains).narrowed(
+            options.allowed_domains, options.blocked_domains
+        )
         self.provenance = Provenance(policy.provenance, options.seen_texts)
         self.provenance.add(options.found_before)
         if policy.provenance == "context":  # what earlier answers cited
@@ -65,9 +70,10 @@ class ToolSession:
             self.longest_snippet = min(self.longest_snippet, fair)
         self._toolbox = toolbox
         self._policy = policy
-        self._fence = "web-" + secrets.token_hex(8)
+        self.fence = "web-" + secrets.token_hex(8)
         self._remembered: dict[str, ToolOutput] = {}
         self._calls_left = options.most_calls
+        self._search_refused = False  # because its caller has none left
 
     @property
     def pages(self) -> int:
@@ -76,7 +82,8 @@ class ToolSession:
     @property
     def spent(self) -> bool:
         """Whether the searches, the pages or the characters of this request are used up."""
-        return self.searches >= self._policy.max_searches or self.reader.spent or self._calls_left == 0
+        searched = self.searches >= self._policy.max_searches or self._search_refused
+        return searched or self.reader.spent or self._calls_left == 0
 
     async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """All calls of one turn, together. Sources are numbered in the order of the calls, whoever answers first."""
@@ -88,7 +95,7 @@ class ToolSession:
             finding, failure = task.result()
             self._remembered[call.key] = failure or await call.tool.settle(self, finding)
         results = [self._result(call.id, understood) for call, understood in zip(calls, turn, strict=True)]
-        if self.options.assist and results and results[-1].sources:
+        if self.options.assist and self.options.cite and results and results[-1].sources:
             reminder = prompts.CITE.format(n=results[-1].sources[0].n)
             results[-1] = replace(results[-1], text=f"{results[-1].text}\n\n{reminder}")
         return results
@@ -100,7 +107,8 @@ class ToolSession:
         try:
             given = validate(SearchArguments, arguments)
         except BadArguments as error:
-            return SearchAnswer(query=str(arguments.get("query", "")), message=f"{error}.", ok=False)
+            query = str(arguments.get("query", ""))
+            return SearchAnswer(query, message=f"{error}.", ok=False, fault="arguments")
         return web_search.numbered(self, await web_search.find(self, given))
 
     async def open_once(self, arguments: Mapping[str, Any]) -> list[PagePart]:
@@ -113,16 +121,22 @@ class ToolSession:
         self.provenance.add(given.urls)
         return open_page.numbered(self, await open_page.read(self, given))
 
+    async def page_once(self, url: str) -> ReadPage:
+        """A whole page for who reads it by itself."""
+        (named,) = validate(OpenArguments, {"url": url}).urls
+        self.provenance.add([named])
+        return await self.reader.page(named)
+
     def text(self, answer: SearchAnswer | list[PagePart]) -> str:
         """The answer as the model reads it."""
         if isinstance(answer, SearchAnswer):
-            return search_text(answer, self._fence, _today())
-        return pages_text(answer, self._fence)
+            return search_text(answer, self.fence, _today(), cite=self.options.cite)
+        return pages_text(answer, self.fence, cite=self.options.cite)
 
     def reading(self, answer: SearchAnswer, parts: Sequence[PagePart], named: Sequence[str] = ()) -> str:
         """A search and the pages it led to, for a model that called neither. `named` are pages that the user names."""
         missed = [part for part in parts[: len(named)] if part.error]
-        return reading_text(answer, parts, missed, self._fence, _today())
+        return reading_text(answer, parts, missed, self.fence, _today(), cite=self.options.cite)
 
     # For the tools
 
@@ -130,28 +144,38 @@ class ToolSession:
         """What the chain finds, as long as the request may search. `provider` is asked first."""
         if self._toolbox.search is None:
             raise BadArguments(prompts.NO_SEARCH)
+        if self.options.most_searches is not None and self.searches >= self.options.most_searches:
+            self._search_refused = True
+            raise BadArguments(prompts.NO_SEARCHES_LEFT)
         if self.searches >= self._policy.max_searches:
             raise BadArguments(prompts.SEARCHES_USED_UP.format(searches=self.searches))
         self.searches += 1
-        return await self._toolbox.search.search(query, provider or None, self.options.caller, self.options.observe)
+        asking = self.options
+        only = asking.permission.providers
+        with asked_by(asking.caller, asking.request):
+            return await self._toolbox.search.search(query, provider or None, asking.caller, asking.observe, only)
 
     @property
     def reads_ahead(self) -> bool:
         """Whether a search should bring along what its best pages say: for a weak model, the first time."""
-        return self.options.assist and self._toolbox.read is not None and not self.pages
+        return self.options.assist and self._may_run(OPEN_PAGE) and not self.pages
 
     # Calls
 
     def _understand(self, call: ToolCall) -> _ValidCall | str:
         """The tool and its arguments, or what is wrong with the call. No provider is asked before this."""
         tool = self._toolbox.tools.get(call.tool)
-        if tool is None:
+        if tool is None or not self._may_run(call.tool):
             names = ", ".join(self.options.names or self._toolbox.tools) or prompts.NO_NAMES
             return prompts.NO_SUCH_TOOL.format(name=one_line(call.tool, 100), names=names)
         try:
             return _ValidCall(tool, validate(tool.arguments, decode_arguments(call.arguments)))
         except BadArguments as error:
             return prompts.BAD_CALL.format(problem=escape(one_line(str(error), 500)), example=tool.form)
+
+    def _may_run(self, tool: str) -> bool:
+        """A model calls what it heard of in a page as well: what was not offered does not run."""
+        return tool in self._toolbox.tools and (self.options.offered is None or tool in self.options.offered)
 
     def _admitted(self, calls: Iterable[_ValidCall]) -> list[_ValidCall]:
         """Those that run now: each once, none that ran before, and no more than are allowed."""

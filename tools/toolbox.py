@@ -4,9 +4,11 @@ what the model reads of each tool, and a session for each request.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from providers.chain import ReadChain, SearchChain
+from providers.base import Role
+from providers.chain import Providers, ReadChain, SearchChain
 
 from . import open_page, web_search
 from .base import Tool, ToolSpec
@@ -38,13 +40,19 @@ class Toolbox:
         self.read = read
         self.policy = policy
         self.domains = Domains().narrowed(policy.allowed_domains, policy.blocked_domains)
-        chains = {"search": search, "read": read}
-        self.tools = {tool.name: tool for tool in tools if all(chains[role] for role in tool.needs)}
+        self._chains: dict[Role, SearchChain | ReadChain | None] = {"search": search, "read": read}
+        self.tools = {tool.name: tool for tool in tools if all(self._chains[role] for role in tool.needs)}
         self.specs = tuple(tool.spec(policy) for tool in self.tools.values())
 
-    def offered(self, *, live: bool) -> list[ToolSpec]:
-        """The tools for a request. Without live access what an engine has found may be read, and no page be fetched."""
-        return [spec for spec in self.specs if live or "read" not in self.tools[spec.tool].needs]
+    def offered(self, *, live: bool, only: Providers = None, cite: bool = True) -> list[ToolSpec]:
+        """The tools for a request, as far as those providers can serve them that it may ask. Without live access what
+        an engine has found may be read, and no page be fetched. `cite`: is the model told how to cite?"""
+        specs = [spec for spec in self.specs if self._is_offered(self.tools[spec.tool], live, only)]
+        return specs if cite else [replace(spec, description=spec.uncited or spec.description) for spec in specs]
+
+    def _is_offered(self, tool: Tool[Any, Any], live: bool, only: Providers) -> bool:
+        chains = [self._chains[role] for role in tool.needs]
+        return (live or "read" not in tool.needs) and all(chain and chain.serves(only) for chain in chains)
 
     def session(self, options: SessionOptions) -> ToolSession:
         return ToolSession(self, options)

@@ -13,8 +13,8 @@ from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, F
 from pydantic_core import PydanticCustomError
 
 from providers.base import SearchQuery, TimeRange
-from providers.chain import Found
-from providers.errors import ProviderError
+from providers.chain import AllFailed, Found
+from providers.errors import BadRequest, NoResults, ProviderError
 
 from . import open_page, prompts
 from .base import WEB_SEARCH, BadArguments, Strings, Tool, ToolOutput, ToolSpec, described
@@ -22,7 +22,7 @@ from .clean import one_line
 from .ledger import Ledger
 from .options import SessionOptions, ToolPolicy
 from .provenance import Domains, domain_of, holds_secret, normalise
-from .render import MAX_TITLE, SearchAnswer, escape, remark, sentence
+from .render import MAX_TITLE, SearchAnswer, SearchFault, escape, remark, sentence
 
 if TYPE_CHECKING:
     from .session import ToolSession
@@ -59,7 +59,7 @@ def spec(policy: ToolPolicy) -> ToolSpec:
         "required": ["query"],
         "additionalProperties": False,
     }
-    return ToolSpec(WEB_SEARCH, prompts.WEB_SEARCH, parameters)
+    return ToolSpec(WEB_SEARCH, prompts.WEB_SEARCH, parameters, prompts.WEB_SEARCH_UNCITED)
 
 
 def _check_query(text: str) -> str:
@@ -142,12 +142,20 @@ Unnumbered = tuple[SearchQuery, Found] | SearchAnswer
 
 async def find(session: ToolSession, given: SearchArguments) -> Unnumbered:
     if holds_secret(given.model_dump_json(), session.options.secrets):  # domains and all: everything of it leaves
-        return SearchAnswer("…", message=f"{prompts.CARRIES_KEY}.", ok=False)
+        return SearchAnswer("…", message=f"{prompts.CARRIES_KEY}.", ok=False, fault="arguments")
     try:
         query = query_for(given, session.domains, session.most_results, session.options)
         return query, await session.search(query, given.provider)
     except (BadArguments, ProviderError) as error:
-        return SearchAnswer(given.query, message=sentence(error), ok=False)
+        return SearchAnswer(given.query, message=sentence(error), ok=False, fault=_fault(error))
+
+
+def _fault(error: BadArguments | ProviderError) -> SearchFault:
+    if isinstance(error, BadArguments | BadRequest):
+        return "arguments"
+    failures = error.failures if isinstance(error, AllFailed) else ()
+    answered = any(isinstance(failure.error, NoResults) for failure in failures)  # whoever else could not
+    return "" if answered else "providers"
 
 
 def numbered(session: ToolSession, unnumbered: Unnumbered) -> SearchAnswer:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field
 from ..api import LONG_AGO, BaseUrl, Key, ServiceApi, days_of, error_part, part, with_sites
 from ..base import SearchQuery, SearchResults
 from ..errors import AuthFailed, ProviderError, QuotaExceeded
+from ..web.egress import DIRECT, Egress
 
 MAX_RESULTS = 20
 MAX_LENGTH = 400
@@ -30,6 +31,8 @@ OWN_LANGUAGES = {"ja": "jp", "no": "nb", "pt": "pt-br", "zh": "zh-hans"}  # ISO 
 
 
 class Brave:
+    uses_egress = True
+
     class Settings(BaseModel, extra="forbid"):
         api_key: Key
         base_url: BaseUrl = "https://api.search.brave.com"
@@ -37,12 +40,12 @@ class Brave:
         extra_snippets: bool = False
         safesearch: Literal["off", "moderate", "strict"] | None = None
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, egress: Egress = DIRECT) -> None:
         self.timeout = settings.timeout
         self._settings = settings
         headers = {"X-Subscription-Token": settings.api_key.get_secret_value()}
         url, timeout = settings.base_url, settings.timeout
-        self._api = ServiceApi("Brave", url, timeout=timeout, headers=headers, translate=_translate)
+        self._api = ServiceApi("Brave", url, timeout=timeout, headers=headers, translate=_translate, egress=egress)
 
     async def search(self, query: SearchQuery) -> SearchResults:
         params: dict[str, Any] = {

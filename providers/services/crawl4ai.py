@@ -12,10 +12,12 @@ from pydantic import BaseModel, Field
 from ..api import BaseUrl, Key, ServiceApi, bearer, error_part
 from ..base import Page
 from ..errors import PageBlocked, ProviderError
+from ..web.egress import DIRECT, Egress
 
 
 class Crawl4AI:
     hosted = True
+    uses_egress = True
 
     class Settings(BaseModel, extra="forbid"):
         base_url: BaseUrl = "http://127.0.0.1:11235"
@@ -24,11 +26,11 @@ class Crawl4AI:
         filter: Literal["fit", "raw"] = "fit"  # the main content, or all of the page
         cache: bool = False
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, egress: Egress = DIRECT) -> None:
         self.timeout = settings.timeout
         self._settings = settings
         headers, url, timeout = bearer(settings.api_key), settings.base_url, settings.timeout
-        self._api = ServiceApi("Crawl4AI", url, timeout=timeout, headers=headers, translate=_translate)
+        self._api = ServiceApi("Crawl4AI", url, timeout=timeout, headers=headers, translate=_translate, egress=egress)
 
     async def read(self, url: str) -> Page:
         body = {"url": url, "f": self._settings.filter, "c": "1" if self._settings.cache else "0"}

@@ -12,7 +12,7 @@ from pydantic import BaseModel, PositiveFloat, PositiveInt
 from ..base import Page
 from ..errors import PageBlocked, TimedOut, Unavailable
 from ..web.http import Fetched, Fetcher
-from ..web.worker import Worker
+from ..web.workers import Workers
 
 _REFUSALS = {
     401: "the page is only for those who log in (401)",
@@ -34,23 +34,24 @@ class Direct:
         self.timeout = settings.timeout  # the chain gives up a moment later
         self._settings = settings
         self._fetcher = fetcher
-        self._worker = Worker()
+        self._workers = Workers()
 
     async def read(self, url: str) -> Page:
         try:
-            async with asyncio.timeout(self._settings.timeout):
-                fetched = await self._fetcher.fetch(url)
-                _refuse(fetched.status)
-                fetched = await self._shown(fetched)
-                body = fetched.body[: self._settings.max_bytes]
-                page = await self._worker.extract(body, fetched.content_type, fetched.charset, fetched.url)
+            async with asyncio.timeout(self._settings.timeout), self._fetcher.fetching(url) as fetched:
+                return await self._read(fetched)
         except TimeoutError as error:
             raise TimedOut("the page could not be read in time") from error
-        text = page.text + _note(fetched, body)
-        return Page(fetched.url, page.title, text, page.date, page.links, fetched.public)
+
+    async def _read(self, fetched: Fetched) -> Page:
+        _refuse(fetched.status)
+        shown = await self._shown(fetched)
+        body = shown.body[: self._settings.max_bytes]
+        page = await self._workers.extract(body, shown.content_type, shown.charset, shown.url)
+        return Page(shown.url, page.title, page.text + _note(shown, body), page.date, page.links, shown.public)
 
     async def aclose(self) -> None:
-        await self._worker.aclose()
+        await self._workers.aclose()
 
     async def _shown(self, fetched: Fetched) -> Fetched:
         """What there is to read. Here that is what came; `chromium` runs the page's scripts first."""

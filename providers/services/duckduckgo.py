@@ -7,20 +7,24 @@ from the start.
 from __future__ import annotations
 
 import asyncio
+import re
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, Field
 
 from ..api import LONG_AGO, check_url, days_of, with_sites
 from ..base import SearchQuery, SearchResult
-from ..errors import NoResults, TimedOut, Unavailable
+from ..errors import NoResults, ProxyFailed, TimedOut, Unavailable
+from ..web.egress import DIRECT, Egress, Failing, failing, happening
 
 if TYPE_CHECKING:
     from ddgs import DDGS
 
 _ENGINE = "duckduckgo"  # as the library calls it
+_MAX_PAGE = 2_000_000
+_HOME = "https://html.duckduckgo.com/"
 
 # Every region DuckDuckGo knows, as country-language; the first of a country is its default.
 REGIONS = (  # noqa: SIM905 - sixty quoted strings read worse
@@ -34,6 +38,8 @@ LANGUAGES = {"ja": "jp", "ko": "kr", "nb": "no"}  # ISO 639 → DuckDuckGo
 
 
 class DuckDuckGo:
+    uses_egress = True
+
     class Settings(BaseModel, extra="forbid"):
         base_url: Annotated[str, AfterValidator(check_url)] | None = (
             None  # the search page itself; DuckDuckGo's own unless given
@@ -43,10 +49,12 @@ class DuckDuckGo:
         in_flight: int = Field(4, gt=0)
         region: str = "us-en"  # when the query names neither country nor language
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, egress: Egress = DIRECT) -> None:
         self.timeout = settings.timeout
         self.limits = {"rate": settings.rate, "concurrency": settings.in_flight}
         self._settings = settings
+        self._egress = egress
+        self._proxy = egress.proxy_to_url(settings.base_url or _HOME)
         # A pool of its own: its size bounds the calls in flight even when callers leave before their thread is done.
         self._pool = ThreadPoolExecutor(settings.in_flight, thread_name_prefix="duckduckgo")
 
@@ -73,19 +81,59 @@ class DuckDuckGo:
             # The library says the same for an empty page, a challenge and every refusal.
             if str(error) == "No results found.":
                 raise NoResults("DuckDuckGo gave no results; it may be throttling this address") from None
+            if self._proxy and (trouble := _proxy_trouble(str(error))):
+                sentence = f"the proxy before DuckDuckGo {happening(trouble)}"
+                raise ProxyFailed(sentence, self._proxy.remedy(trouble)) from None
             raise Unavailable("DuckDuckGo could not be asked (no connection, or a page nobody can read)") from error
         return [SearchResult(hit.get("title", ""), hit.get("href", ""), hit.get("body", "")) for hit in hits]
 
     def _library(self) -> DDGS:
-        """The library for one call. It keeps the engine that it makes, so the page that this engine is given holds for
-        this call alone; on the engine's class it would hold for the process."""
+        """The library for one call. It keeps the engine that it makes, so what this engine is given holds for this call
+        alone; on the engine's class it would hold for the process."""
         from ddgs import DDGS
 
-        library = DDGS(timeout=self._settings.timeout)  # type: ignore[arg-type]  # fractions work
-        if self._settings.base_url:
-            for engine in library._get_engines("text", _ENGINE):
+        proxy = self._proxy.url if self._proxy else None
+        verify = self._egress.ca_file or True  # besides those it knows itself
+        library = DDGS(proxy, timeout=self._settings.timeout, verify=verify)  # type: ignore[arg-type]  # fractions work
+        for engine in library._get_engines("text", _ENGINE):
+            engine.http_client.client.proxy = proxy  # without one it would take the environment's
+            engine.http_client.client = _BoundedClient(engine.http_client.client)  # type: ignore[assignment]
+            if self._settings.base_url:
                 engine.search_url = self._settings.base_url
         return library
+
+
+class _Answer(NamedTuple):
+    status_code: int
+    content: bytes
+    text: str
+
+
+class _BoundedClient:
+    """The library's HTTP client, except that an answer may only be so large: by itself it inflates whatever comes."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def request(self, *arguments: Any, **named: Any) -> _Answer:
+        body = bytearray()
+        with self._client.request(*arguments, **named, stream=True) as response:
+            for piece in response.iter_bytes():  # some kilobytes each, inflated
+                body += piece
+                if len(body) > _MAX_PAGE:
+                    raise ValueError("the page is too large")
+        return _Answer(response.status_code, bytes(body), body.decode("utf-8", "replace"))
+
+
+def _proxy_trouble(said: str) -> Failing | None:
+    """What the library's words say about the proxy on the way; its errors say everything in words alone."""
+    if refused := re.search(r"CONNECT failed: HTTP/1\.[01] ([0-9]{3})", said):
+        return failing(int(refused[1]))
+    if re.search(r"socks5 proxy .*(?:credentials|auth)", said):
+        return "credentials"
+    if "socks5 proxy connect failed" in said:
+        return "refused"
+    return "unreachable" if "Connection refused" in said or "dns error" in said else None
 
 
 def _region(query: SearchQuery) -> str | None:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from ..api import BaseUrl, Key, ServiceApi, days_of, part, records
 from ..base import Page, SearchQuery, SearchResults
 from ..errors import PageBlocked
+from ..web.egress import DIRECT, Egress
 
 MAX_RESULTS = 100
 CATEGORIES = ("company", "research paper", "news", "personal site", "financial report", "people")
@@ -21,6 +22,7 @@ UNFILTERED = ("company", "people")  # these refuse dates and excluded domains; t
 
 class Exa:
     hosted = True
+    uses_egress = True
 
     class Settings(BaseModel, extra="forbid"):
         api_key: Key
@@ -31,11 +33,11 @@ class Exa:
         summary: bool = False
         max_age_hours: int | None = Field(None, ge=-1)  # of a cached page; 0 fetches anew, -1 never does
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, egress: Egress = DIRECT) -> None:
         self.timeout = settings.timeout
         self._settings = settings
         headers = {"x-api-key": settings.api_key.get_secret_value()}
-        self._api = ServiceApi("Exa", settings.base_url, timeout=settings.timeout, headers=headers)
+        self._api = ServiceApi("Exa", settings.base_url, timeout=settings.timeout, headers=headers, egress=egress)
 
     async def search(self, query: SearchQuery) -> SearchResults:
         answer = await self._api.post(

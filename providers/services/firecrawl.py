@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 from ..api import BaseUrl, Key, ServiceApi, bearer, error_part, google_time, part, records
 from ..base import Page, SearchQuery, SearchResults
 from ..errors import PageBlocked, ProviderError, Unavailable
+from ..web.egress import DIRECT, Egress
 
 CLOUD = "https://api.firecrawl.dev"
 MAX_RESULTS = 100
@@ -23,6 +24,7 @@ CATEGORIES = ("github", "research", "pdf")
 
 class Firecrawl:
     hosted = True
+    uses_egress = True
 
     class Settings(BaseModel, extra="forbid"):
         base_url: BaseUrl = CLOUD
@@ -39,12 +41,14 @@ class Firecrawl:
                 raise PydanticCustomError("missing", "Field required")
             return key
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, egress: Egress = DIRECT) -> None:
         self.timeout = settings.timeout
         self._settings = settings
         headers, url, timeout = bearer(settings.api_key), settings.base_url, settings.timeout
-        self._search = ServiceApi("Firecrawl", url, timeout=timeout, headers=headers)
-        self._reader = ServiceApi("Firecrawl", url, timeout=timeout, headers=headers, translate=_page_error)
+        self._search = ServiceApi("Firecrawl", url, timeout=timeout, headers=headers, egress=egress)
+        self._reader = ServiceApi(
+            "Firecrawl", url, timeout=timeout, headers=headers, translate=_page_error, egress=egress
+        )
 
     async def search(self, query: SearchQuery) -> SearchResults:
         allowed, blocked = list(query.allowed_domains), list(query.blocked_domains)

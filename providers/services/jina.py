@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field
 from ..api import BaseUrl, Key, ServiceApi, bearer, part, with_sites
 from ..base import Page, SearchQuery, SearchResults
 from ..errors import NoResults, PageBlocked, ProviderError, Unavailable
+from ..web.egress import DIRECT, Egress
 
 READER = "https://r.jina.ai"
 SEARCH = "https://s.jina.ai"
@@ -27,6 +28,7 @@ FAILED = re.compile(r"returned error (\d{3})|captcha", re.I)
 
 class Jina:
     hosted = True
+    uses_egress = True
 
     class Settings(BaseModel, extra="forbid"):
         api_key: Key | None = None
@@ -36,7 +38,7 @@ class Jina:
         engine: Literal["browser", "direct", "cf-browser-rendering"] | None = None  # how pages are fetched
         no_content: bool = True  # search gives snippets only; pages are neither fetched nor paid for
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, egress: Egress = DIRECT) -> None:
         self.timeout = timeout = settings.timeout
         key = bearer(settings.api_key)
         reader = key | {"X-Retain-Images": "none"} | ({"X-Engine": settings.engine} if settings.engine else {})
@@ -44,8 +46,12 @@ class Jina:
         # A key and the queries of a private instance go nowhere else.
         search_url = settings.search_url or (SEARCH if settings.base_url == READER else settings.base_url)
         self._needs_key = search_url == SEARCH and settings.api_key is None
-        self._reader = ServiceApi("Jina", settings.base_url, timeout=timeout, headers=reader, translate=_page_error)
-        self._search = ServiceApi("Jina", search_url, timeout=timeout, headers=search, translate=_search_error)
+        self._reader = ServiceApi(
+            "Jina", settings.base_url, timeout=timeout, headers=reader, translate=_page_error, egress=egress
+        )
+        self._search = ServiceApi(
+            "Jina", search_url, timeout=timeout, headers=search, translate=_search_error, egress=egress
+        )
 
     async def search(self, query: SearchQuery) -> SearchResults:
         if self._needs_key:  # not AuthFailed: reading goes on without one
@@ -67,7 +73,7 @@ class Jina:
 
     async def read(self, url: str) -> Page:
         data = (await self._reader.post("/", {"url": url})).get("data")
-        if failed := FAILED.search(part(data, "warning") or ""):
+        if failed := FAILED.search(str(part(data, "warning") or "")):
             raise PageBlocked(f"the page answered with {f'status {failed[1]}' if failed[1] else 'a challenge'}")
         return self._reader.page(
             url,

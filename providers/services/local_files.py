@@ -36,6 +36,8 @@ ATX_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.+)")
 UNDERLINE = re.compile(r"([=\-~^#*+])\1{2,}")
 WEB_LINK = re.compile(r"""https?://[^\s<>"'`)\]]+""")
 MARKDOWN_LINK = re.compile(r"\]\(\s*<?([^()\s<>]{1,1000})")
+# Attributes are compared one by one: so many of them in one element would keep the parser busy for minutes.
+LONG_TAG = re.compile(r"<[^<>]{50000,}>?")
 MARKUP = (
     (re.compile(r"!?\[([^\[\]]{0,300})\]\([^()]{0,1000}\)"), r"\1"),
     (re.compile(r"<[^<>]{1,300}>"), " "),
@@ -189,7 +191,7 @@ def _read_html(text: str) -> tuple[str, str, tuple[str, ...]]:
     """Title, text with headings and list items marked, and link targets."""
     parser = html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
     try:
-        root = html.document_fromstring(text.encode(), parser=parser)
+        root = html.document_fromstring(LONG_TAG.sub(" ", text).encode(), parser=parser)
     except etree.ParserError:  # nothing in it
         return "", "", ()
     named = root.findtext(".//title")

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from ..api import PERIODS, BaseUrl, Key, ServiceApi, bearer, days_of
 from ..base import SearchQuery, SearchResults
+from ..web.egress import DIRECT, Egress
 
 MAX_RESULTS = 20
 MAX_DOMAINS = 20
@@ -17,17 +18,21 @@ MODES = ("web", "academic", "sec")
 
 
 class Perplexity:
+    uses_egress = True
+
     class Settings(BaseModel, extra="forbid"):
         api_key: Key
         base_url: BaseUrl = "https://api.perplexity.ai"
         timeout: float = Field(15.0, gt=0)
         max_tokens_per_page: int = Field(512, gt=0)  # how long a snippet may be
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, egress: Egress = DIRECT) -> None:
         self.timeout = settings.timeout
         self._settings = settings
         headers = bearer(settings.api_key)
-        self._api = ServiceApi("Perplexity", settings.base_url, timeout=settings.timeout, headers=headers)
+        self._api = ServiceApi(
+            "Perplexity", settings.base_url, timeout=settings.timeout, headers=headers, egress=egress
+        )
 
     async def search(self, query: SearchQuery) -> SearchResults:
         first, last = days_of(query)

@@ -14,15 +14,18 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field, SecretStr, model_validator
 
-from ..api import PERIODS, BaseUrl, Key, ServiceApi, as_day, bearer, with_sites
-from ..base import SearchQuery, SearchResult, SearchResults
+from ..api import PERIODS, BaseUrl, Key, ServiceApi, as_day, bearer, part, records, with_sites
+from ..base import MOST_HITS, SearchQuery, SearchResult, SearchResults
 from ..errors import AuthFailed, NoResults, ProviderError, Unavailable
+from ..web.egress import DIRECT, Egress
 
 MAX_PAGES = 3
 ENABLE_JSON = "add `json` under `search: formats:` in its settings.yml and restart it"
 
 
 class Searxng:
+    uses_egress = True
+
     class Settings(BaseModel, extra="forbid"):
         base_url: BaseUrl
         timeout: float = Field(10.0, gt=0)
@@ -40,11 +43,13 @@ class Searxng:
                 raise ValueError("it takes an api_key, or username and password, not both")
             return self
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, egress: Egress = DIRECT) -> None:
         self.timeout = settings.timeout
         self._settings = settings
         url, headers = settings.base_url, bearer(settings.api_key) or _basic(settings.username, settings.password)
-        self._api = ServiceApi("SearXNG", url, timeout=settings.timeout, headers=headers, translate=_translate)
+        self._api = ServiceApi(
+            "SearXNG", url, timeout=settings.timeout, headers=headers, translate=_translate, egress=egress
+        )
 
     async def search(self, query: SearchQuery) -> SearchResults:
         deadline = asyncio.get_running_loop().time() + self.timeout
@@ -99,21 +104,22 @@ def _hits(page: Mapping[str, Any]) -> dict[str, SearchResult]:
             snippet=str(hit.get("content") or ""),
             date=as_day(hit.get("publishedDate")),
         )
-        for hit in page.get("results") or ()
-        if isinstance(hit, Mapping) and isinstance(hit.get("url"), str)
+        for hit in records(page.get("results"))[:MOST_HITS]
+        if isinstance(hit.get("url"), str)
     }
 
 
 def _answer(page: Mapping[str, Any]) -> str:
     """The instant answers; older versions send strings, newer ones objects."""
-    answers = (item.get("answer") if isinstance(item, Mapping) else item for item in page.get("answers") or ())
+    given = page.get("answers")
+    answers = (part(item, "answer") or item for item in given) if isinstance(given, list) else ()
     return "\n".join(answer for answer in answers if isinstance(answer, str) and answer)
 
 
 def _nothing(page: Mapping[str, Any]) -> ProviderError:
     """Empty because nothing matched, or because the engines behind it gave up: the second is a fault."""
-    silent = page.get("unresponsive_engines") or ()
-    if not silent:
+    silent = page.get("unresponsive_engines")
+    if not silent or not isinstance(silent, list):
         return NoResults("SearXNG found nothing")
     names = (" – ".join(map(str, engine)) if isinstance(engine, list) else str(engine) for engine in silent)
     return Unavailable(f"the engines behind SearXNG did not answer: {', '.join(names)}")

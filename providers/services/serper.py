@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from ..api import BaseUrl, Key, ServiceApi, google_time, part, with_sites
 from ..base import SearchQuery, SearchResults
 from ..errors import ProviderError, QuotaExceeded
+from ..web.egress import DIRECT, Egress
 
 MAX_RESULTS = 100
 # Category → path and the key of its rows.
@@ -20,6 +21,8 @@ PLACES = {"news": ("/news", "news"), "scholar": ("/scholar", "organic"), "academ
 
 
 class Serper:
+    uses_egress = True
+
     class Settings(BaseModel, extra="forbid"):
         api_key: Key
         base_url: BaseUrl = "https://google.serper.dev"
@@ -27,12 +30,12 @@ class Serper:
         gl: str | None = None  # country and language when the query names none
         hl: str | None = None
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, egress: Egress = DIRECT) -> None:
         self.timeout = settings.timeout
         self._settings = settings
         headers = {"X-API-KEY": settings.api_key.get_secret_value()}
         url, timeout = settings.base_url, settings.timeout
-        self._api = ServiceApi("Serper", url, timeout=timeout, headers=headers, translate=_translate)
+        self._api = ServiceApi("Serper", url, timeout=timeout, headers=headers, translate=_translate, egress=egress)
 
     async def search(self, query: SearchQuery) -> SearchResults:
         path, rows = PLACES.get(query.category or "", ("/search", "organic"))

@@ -7,7 +7,6 @@ loses status and Retry-After, so it gets a client of its own, on which each answ
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal, cast
@@ -15,10 +14,11 @@ from typing import Any, Literal, cast
 import httpx
 from pydantic import BaseModel, Field
 
-from ..api import MAX_BODY, PERIODS, BaseUrl, Key, ServiceApi, days_of, error_part, records
+from ..api import PERIODS, BaseUrl, Key, ServiceApi, days_of, error_part, records
 from ..base import Page, SearchQuery, SearchResults
 from ..errors import PageBlocked, ProviderError, QuotaExceeded, RateLimited, TimedOut
 from ..registry import ProviderConfigError
+from ..web.egress import DIRECT, Egress
 
 MAX_RESULTS = 20
 MAX_QUERY = 400
@@ -42,6 +42,7 @@ COUNTRIES = {
 
 class Tavily:
     hosted = True
+    uses_egress = True
 
     class Settings(BaseModel, extra="forbid"):
         api_key: Key | None = None  # none means Tavily's keyless mode
@@ -51,17 +52,15 @@ class Tavily:
         include_answer: bool | Literal["basic", "advanced"] = False
         extract_depth: Literal["basic", "advanced"] = "basic"
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, egress: Egress = DIRECT) -> None:
         if find_spec("tavily") is None:
             raise ProviderConfigError("the package tavily-python is missing; pip install 'groundwire[tavily]'")
         self.timeout = settings.timeout
         self._settings = settings
-        # Uncompressed, so that the bytes counted are the bytes kept.
-        headers = {"Accept-Encoding": "identity"}
-        if settings.api_key is None:
-            headers["X-Tavily-Access-Mode"] = "keyless"  # the SDK says so only on a client that it made itself
+        # The SDK says so only on a client that it made itself.
+        headers = {} if settings.api_key else {"X-Tavily-Access-Mode": "keyless"}
         url, timeout = settings.base_url, settings.timeout
-        self._api = ServiceApi("Tavily", url, timeout=timeout, headers=headers, translate=_translate)
+        self._api = ServiceApi("Tavily", url, timeout=timeout, headers=headers, translate=_translate, egress=egress)
         self._sdk: Any = None
 
     async def search(self, query: SearchQuery) -> SearchResults:
@@ -119,25 +118,7 @@ class Tavily:
         return client
 
     async def _judge(self, response: httpx.Response) -> None:
-        response.stream = _Bounded(response.stream, self._api)
-        self._api.decode(response, await response.aread())
-
-
-class _Bounded(httpx.AsyncByteStream):
-    def __init__(self, stream: Any, api: ServiceApi) -> None:
-        self._stream = stream
-        self._api = api
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
-        async for chunk in self._stream:
-            size += len(chunk)
-            if size > MAX_BODY:
-                raise self._api.too_much()
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
+        self._api.decode(response)
 
 
 def _translate(status: int, body: str) -> ProviderError | None:

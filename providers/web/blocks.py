@@ -33,6 +33,7 @@ _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{1,2}|[^\W\u3040-\
 _REFERENCE = re.compile(r"\s*\[[\w\s]{1,12}\]\s*")  # a footnote mark; in our answers such a thing means a source
 _LANGUAGE = re.compile(r"(?:^|\s)(?:lang(?:uage)?|highlight(?:-source)?)-(?!default|none|text)([\w+#]{1,20})")
 _UNSAFE_IN_URL = re.compile(r"[\s()<>\\^`{|}\"]")
+_LONGEST_URL = 2000  # a base of a megabyte would make a megabyte of every link on the page
 _DEPTH = 200  # what lies deeper is read as plain text: no page that people wrote gets there
 
 
@@ -286,7 +287,7 @@ def absolute(base: str, href: str | None) -> str:
         parts = urlsplit(url)
     except ValueError:
         return ""
-    if parts.scheme not in ("http", "https") or not parts.netloc:
+    if parts.scheme not in ("http", "https") or not parts.netloc or len(url) > _LONGEST_URL:
         return ""
     return _UNSAFE_IN_URL.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), url)
 

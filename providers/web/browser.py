@@ -22,6 +22,7 @@ import aiohttp
 import orjson
 
 from ..errors import ProgramFailed, ProviderError, TimedOut
+from ..places import Places
 from .http import Fetched, Fetcher
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -80,16 +81,15 @@ class Browser:
         self._profile: tempfile.TemporaryDirectory[str] | None = None
         self._tools: _DevTools | None = None
         self._starting = asyncio.Lock()
-        self._places = asyncio.Semaphore(_MOST_PAGES)
+        self._places = Places(_MOST_PAGES, most_of_caller=_MOST_PAGES - 1, most_of_request=_MOST_PAGES - 2)
 
     async def render(self, document: Fetched, limit: float) -> str:
         """The page's HTML after its scripts have run; what they have made by the time limit, if they never rest."""
-        async with self._places:
+        async with self._places.place():
             tools = await self._ready()
             async with _tab(tools) as session:
                 # A public page may not look into our network, nor carry out what it would find there.
-                fetcher = self._fetcher.for_the_public() if document.public else self._fetcher
-                page = _Page(tools, session, fetcher, document)
+                page = _Page(tools, session, self._fetcher.for_parts_of(document), document)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(limit):
                         await page.load()

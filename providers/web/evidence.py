@@ -10,6 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from math import fsum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def _score(blocks: Sequence[Block], spans: Sequence[Span], forum: bool) -> list[
     for place, block in enumerate(blocks):
         score = page + _PLACED[bisect_right(_PLACES, before / total)] + _TAGS.get(block.tag, 0.0)
         score += _SIZES[bisect_right(_LENGTHS, block.words)][bisect_right(_LINKED, block.linked)]
-        score += sum(_WEIGHTS[clue] for clue in block.clues - mute)
+        score += fsum(_WEIGHTS[clue] for clue in block.clues - mute)  # the same in whatever order they come
         scores.append(score + _BEFORE_TITLE if place < title else score)
         before += block.words
     _weigh_spans(scores, blocks, spans)

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
+from ..base import LONGEST_TEXT
 from ..errors import PageBlocked, Unavailable
 from .blocks import Block, absolute, split_blocks
 from .decode import decode, sniff
 from .evidence import choose
 from .markdown import plain_text, write_markdown
+from .pdf_ink import remove_unseen
 from .visible import find_all, find_values, unseen
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ __all__ = ["Extracted", "extract", "plain_text"]
 _MAX_LINKS = 200
 _MAX_TITLE = 300
 _MAX_PDF_PAGES = 200
+_FILES = frozenset({"application", "audio", "font", "image", "model", "video"})
+_CUT = "\n\n[The text is longer than can be read; the rest was left out.]"
 _NO_TEXT = "the page holds no text of its own"
 
 _ISO_DATE = re.compile(r"\b((?:19|20)\d\d)-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])")
@@ -79,11 +83,17 @@ class Extracted:
 
 
 def extract(body: bytes, content_type: str, charset: str, url: str) -> Extracted:
+    page = _read(body, content_type, charset, url)
+    return page if len(page.text) <= LONGEST_TEXT else replace(page, text=page.text[:LONGEST_TEXT] + _CUT)
+
+
+def _read(body: bytes, content_type: str, charset: str, url: str) -> Extracted:
     if not body.strip(b"\0\t\n\r "):
         raise PageBlocked("the page is empty")
     kind = sniff(body, content_type)
     if kind == "binary":
-        raise Unavailable(f"what is there is not text ({content_type or 'no content type'})")
+        kind_of_file = content_type.partition("/")[0]  # all else of it are its server's own words
+        raise Unavailable(f"what is there is not text ({kind_of_file if kind_of_file in _FILES else 'but a file'})")
     if kind == "pdf":
         return _read_pdf(body)
     text = decode(body, charset).replace("\0", "")
@@ -188,7 +198,7 @@ def _read_pdf(body: bytes) -> Extracted:
         locked = any(word in str(error).lower() for word in ("password", "security"))
         raise Unavailable("the PDF is locked by a password" if locked else "the PDF is damaged or cut short") from error
     with document:
-        pages = [_read_pdf_page(document, number) for number in range(min(len(document), _MAX_PDF_PAGES))]
+        pages = _read_pdf_pages(document)
         about = document.get_metadata_dict(skip_empty=True)
         left = len(document) - len(pages)
     text = "\n\n".join(page for page in pages if page)
@@ -200,8 +210,19 @@ def _read_pdf(body: bytes) -> Extracted:
     return Extracted(title, text, _day(about.get("CreationDate", "")) or None, _links(_BARE_LINK.findall(text)))
 
 
+def _read_pdf_pages(document: pypdfium2.PdfDocument) -> list[str]:
+    pages, length = [], 0
+    for number in range(min(len(document), _MAX_PDF_PAGES)):
+        pages.append(_read_pdf_page(document, number))
+        length += len(pages[-1])
+        if length > LONGEST_TEXT:
+            break
+    return pages
+
+
 def _read_pdf_page(document: pypdfium2.PdfDocument, number: int) -> str:
     page = document[number]
+    remove_unseen(page)
     text = page.get_textpage()
     try:
         whole = text.get_text_bounded().encode("utf-8", "replace").decode()  # PDFs hold halves of characters too

@@ -73,6 +73,7 @@ _CLOSED_V6 = tuple(
         "3fff::/20",  # documentation
     )
 )
+_LOOPBACK: tuple[Address, ...] = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
@@ -116,6 +117,26 @@ class Guard:
             _refuse()
         return addresses[0]
 
+    def may_name(self, url: str) -> bool:
+        """Whether an engine's result may lead there, by its looks alone: nothing is resolved, and a port is no matter,
+        since naming a page is not reading it."""
+        try:
+            target = _read(url.strip(" ").replace(" ", "%20"))
+            if target.literal:
+                address = _judged(target, target.host)
+                return _is_internet(address) or self._allows(target, address)
+        except (BadRequest, NotAllowed):
+            return False
+        if _is_localhost(target):  # a name that nobody has to resolve
+            return any(self._allows(target, address) for address in _LOOPBACK)
+        return bool(self._networks) or _is_public_name(target)
+
+    def admit_unresolved(self, target: Target) -> None:
+        """Refuses a name that does not resolve here, unless it looks like one of the public web: where a proxy resolves
+        names, that is all there is to judge by."""
+        if target.literal or not _is_web_name(target) or any(target.host == host for host, _ in self._own):
+            _refuse()
+
     def is_public(self, target: Target, addresses: Sequence[str]) -> bool:
         """Whether it would be allowed without any `allow_networks`: only then may others hear of it."""
         return bool(addresses) and all(_is_public(target, _judged(target, address)) for address in addresses)
@@ -142,9 +163,15 @@ def _is_public(target: Target, address: Address) -> bool:
 
 def _is_web_name(target: Target) -> bool:
     """What name and port alone can say: no name that only a private network gives out, no port but the web's."""
-    if target.port not in _WEB_PORTS:
-        return False
-    return target.literal or ("." in target.host and not target.host.endswith(_PRIVATE_SUFFIXES))
+    return target.port in _WEB_PORTS and (target.literal or _is_public_name(target))
+
+
+def _is_public_name(target: Target) -> bool:
+    return "." in target.host and not target.host.endswith(_PRIVATE_SUFFIXES)
+
+
+def _is_localhost(target: Target) -> bool:
+    return target.host == "localhost" or target.host.endswith(".localhost")
 
 
 def _is_internet(address: Address) -> bool:

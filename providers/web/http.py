@@ -1,7 +1,8 @@
 """The one fetcher for the open web: every page that is read, is read through here.
 
-Handed a URL; resolves it once per hop, asks the guard, dials exactly the checked address, follows redirects by hand.
-Hands on a `Fetched` with at most `max_bytes` of body. Every exception of the network is translated here.
+Handed a URL; waits for its turn, resolves it once per hop, asks the guard, dials exactly the checked address, follows
+redirects by hand. Hands on a `Fetched` with at most `max_bytes` of body. Every exception of the network is translated
+here.
 
 Why httpcore and not httpx: httpx would parse the URL a second time, follow its environment and inflate without bound.
 """
@@ -10,11 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import socket
 import ssl
-import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from urllib.parse import urljoin
@@ -23,7 +22,10 @@ import httpcore
 import httpx
 
 from ..errors import BadRequest, NotAllowed, PageBlocked, TimedOut, Unavailable
+from ..places import Places, PlacesByHost
+from .body import ACCEPTED, BadBody, BoundedBody
 from .guard import Guard, Target
+from .names import resolve_host
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 
@@ -31,7 +33,11 @@ USER_AGENT = "Mozilla/5.0 (compatible; Groundwire)"
 _MAX_REDIRECTS = 5
 _RESOLVE_LIMIT = 3.0
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})  # 300 offers a choice, and nobody here can choose
-_UNREACHABLE = "the page could not be reached"  # one sentence for every cause, or we would be a port scanner
+UNREACHABLE = "the page could not be reached"  # one sentence for every cause, or we would be a port scanner
+_CROWDED = "too many pages are being read just now; try again in a moment"
+_WAITING = 0.6  # of a page's time: who came in later than this would hardly get to the end
+_OF_CALLER = 0.75  # of all places, so that one caller leaves some to others
+_OF_REQUEST = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,26 +54,26 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
-class _Hop:
+class Hop:
     target: Target
     address: str
     public: bool
 
 
-async def resolve_host(host: str, port: int) -> list[str]:
-    """All addresses of a name, in the order the system prefers; getaddrinfo blocks, so it runs in a thread."""
-    answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(address[0]) for *_, address in answers]
-
-
 @cache
-def known_certificates() -> ssl.SSLContext:
+def known_certificates(ca_file: str = "") -> ssl.SSLContext:
     """The authorities that we believe, read once: the bundle takes long enough to stall a loop or slow a start."""
-    return httpx.create_ssl_context()
+    context = httpx.create_ssl_context()
+    if ca_file:
+        context.load_verify_locations(ca_file)
+    return context
 
 
 class Fetcher:
-    """`network` makes the TCP connections; it is only ever handed addresses that the guard has admitted."""
+    """`network` makes the TCP connections; it is only ever handed addresses that the guard has admitted. At most
+    `max_fetches` pages are under way at once, and `max_per_host` connections to one host; who waits longer than a part
+    of `deadline` is sent away.
+    """
 
     def __init__(
         self,
@@ -76,8 +82,11 @@ class Fetcher:
         resolve: Resolve = resolve_host,
         deadline: float = 15.0,
         max_bytes: int = 2_000_000,
+        max_fetches: int = 64,
+        max_per_host: int = 8,
         user_agent: str = USER_AGENT,
         ssl_context: ssl.SSLContext | None = None,
+        ca_file: str = "",
         network: httpcore.AsyncNetworkBackend | None = None,
     ) -> None:
         self._guard = guard
@@ -87,21 +96,37 @@ class Fetcher:
         self._headers = (
             (b"User-Agent", user_agent.encode("ascii")),
             (b"Accept", b"text/html,application/xhtml+xml,text/plain;q=0.9,application/pdf;q=0.9,*/*;q=0.5"),
-            (b"Accept-Encoding", b"identity, gzip"),
+            (b"Accept-Encoding", ACCEPTED.encode()),
             (b"Connection", b"close"),
         )
         self._ssl_context = ssl_context
+        self._ca_file = ca_file
         self._network = network or httpcore.AnyIOBackend()
+        of_caller = max(1, int(max_fetches * _OF_CALLER))
+        self._pages: Places | None = Places(max_fetches, most_of_caller=of_caller, most_of_request=_OF_REQUEST)
+        self._hosts = PlacesByHost(max_per_host)
 
     async def fetch(self, url: str) -> Fetched:
-        with _translated():
-            async with asyncio.timeout(self._deadline):
-                return await self._follow(url)
+        async with self.fetching(url) as fetched:
+            return fetched
 
-    def for_the_public(self) -> Fetcher:
-        """The same fetcher, for what a public page asks for: the networks that only we may read are closed to it."""
+    @asynccontextmanager
+    async def fetching(self, url: str) -> AsyncIterator[Fetched]:
+        """A page, with its place among all that are under way: whoever goes on to read it keeps that until the end, so
+        that no more pages than places are held in memory."""
+        async with AsyncExitStack() as held:
+            with _translated():
+                async with asyncio.timeout(self._deadline):
+                    fetched = await self._follow(url, held)
+            yield fetched
+
+    def for_parts_of(self, page: Fetched) -> Fetcher:
+        """The same fetcher, for what a page asks for besides itself. It has its place already; and to a public page the
+        networks that only we may read are closed."""
         other = copy.copy(self)
-        other._guard = self._guard.for_the_public()
+        other._pages = None
+        if page.public:
+            other._guard = self._guard.for_the_public()
         return other
 
     async def aclose(self) -> None:
@@ -110,56 +135,75 @@ class Fetcher:
     async def is_public(self, url: str) -> bool:
         """Whether `url` may be told to a hosted reader: judged like the first hop of a fetch, but never dialled."""
         with _translated():
-            return (await self._admit(url)).public
+            return (await self._admit(self._guard.parse(url))).public
 
-    async def _follow(self, url: str) -> Fetched:
+    async def _follow(self, url: str, held: AsyncExitStack) -> Fetched:
         public = True
-        for _ in range(_MAX_REDIRECTS + 1):
-            hop = await self._admit(url)
-            public = public and hop.public
-            async with self._get(hop) as response:
+        for redirects in range(_MAX_REDIRECTS + 1):
+            target = self._guard.parse(url)
+            async with AsyncExitStack() as connection:
+                # The host's place comes first: who waits for a busy host keeps none from pages of others.
+                await self._wait(connection, self._hosts.place(target.host))
+                if self._pages and not redirects:
+                    await self._wait(held, self._pages.place())
+                hop = await self._admit(target)
+                public = public and hop.public
+                response = await connection.enter_async_context(self._get(hop))
                 if response.status not in _REDIRECTS:
-                    return await self._take(hop.target, response, public)
-                url = _next_url(hop.target, response)
+                    return await self._take(target, response, public)
+                url = _next_url(target, response)
         raise PageBlocked(f"the page redirects more than {_MAX_REDIRECTS} times")  # for others it may not: cookies
 
-    async def _admit(self, url: str) -> _Hop:
-        target = self._guard.parse(url)
+    async def _wait(self, holder: AsyncExitStack, place: AbstractAsyncContextManager[None]) -> None:
+        try:
+            async with asyncio.timeout(self._deadline * _WAITING):
+                await holder.enter_async_context(place)
+        except TimeoutError:
+            raise TimedOut(_CROWDED) from None
+
+    async def _admit(self, target: Target) -> Hop:
         addresses = [target.host] if target.literal else await self._look_up(target)
-        return _Hop(target, self._guard.admit(target, addresses), self._guard.is_public(target, addresses))
+        return Hop(target, self._guard.admit(target, addresses), self._guard.is_public(target, addresses))
 
     async def _look_up(self, target: Target) -> list[str]:
         try:
             async with asyncio.timeout(_RESOLVE_LIMIT):
                 return await self._resolve(target.host, target.port)
         except OSError as error:  # no such name, or the limit
-            raise Unavailable(_UNREACHABLE) from error
+            raise Unavailable(UNREACHABLE) from error
 
     @asynccontextmanager
-    async def _get(self, hop: _Hop) -> AsyncIterator[httpcore.Response]:
-        target = hop.target
-        _, _, authority, path = target.url.split("/", 3)
-        url = httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=f"/{path}")
-        async with _Pinned(hop.address, self._network) as pinned:
+    async def _get(self, hop: Hop) -> AsyncIterator[httpcore.Response]:
+        url, headers = self._request(hop.target)
+        async with Pinned(hop.address, self._network) as pinned:
             # A connection of its own for each hop, so none is ever reused for a name that now resolves elsewhere.
-            certificates = self._ssl_context or await asyncio.to_thread(known_certificates)
+            certificates = await self._certificates()
             connection = httpcore.AsyncHTTPConnection(url.origin, ssl_context=certificates, network_backend=pinned)
-            headers = [(b"Host", authority.encode("ascii")), *self._headers]
             async with connection.stream("GET", url, headers=headers) as response:
                 yield response
 
+    def _request(self, target: Target) -> tuple[httpcore.URL, list[tuple[bytes, bytes]]]:
+        _, _, authority, path = target.url.split("/", 3)
+        url = httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=f"/{path}")
+        return url, [(b"Host", authority.encode("ascii")), *self._headers]
+
+    async def _certificates(self) -> ssl.SSLContext:
+        if self._ssl_context is not None:
+            return self._ssl_context
+        return await asyncio.to_thread(known_certificates, self._ca_file)
+
     async def _take(self, target: Target, response: httpcore.Response, public: bool) -> Fetched:
-        body = _Body(_header(response, b"content-encoding"), self._max_bytes)
+        body = BoundedBody(_header(response, b"content-encoding"), self._max_bytes)
         async for chunk in response.aiter_stream():
             body.feed(chunk)
-            if body.full:
+            if body.ended or body.over:
                 break
         content, cut = body.flush()
         content_type, charset = _read_content_type(_header(response, b"content-type"))
         return Fetched(target.url, response.status, content_type, charset, content, cut, public)
 
 
-class _Pinned(httpcore.AsyncNetworkBackend):
+class Pinned(httpcore.AsyncNetworkBackend):
     """Dials one address whatever name it is asked for (the name stays for TLS), and owns the socket to the end.
 
     httpcore forgets a socket whose handshake is cancelled; here it is closed all the same.
@@ -181,49 +225,16 @@ class _Pinned(httpcore.AsyncNetworkBackend):
         self._stream = await self._network.connect_tcp(self._address, port, timeout, local_address, socket_options)
         return self._stream
 
-    async def __aenter__(self) -> _Pinned:
+    @property
+    def connected(self) -> bool:
+        return self._stream is not None
+
+    async def __aenter__(self) -> Pinned:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._stream is not None:
             await self._stream.aclose()
-
-
-class _Body:
-    """Collects a body, inflating as it comes: never more than `limit` bytes from the wire nor `limit` decoded."""
-
-    def __init__(self, encoding: str, limit: int) -> None:
-        encodings = [name for part in encoding.split(",") if (name := part.strip().lower()) not in ("", "identity")]
-        if encodings not in ([], ["gzip"], ["x-gzip"]):
-            raise Unavailable("the page came in an encoding that was not asked for")
-        self._inflate = zlib.decompressobj(wbits=31) if encodings else None
-        self._limit = limit
-        self._wire = 0
-        self._data = bytearray()
-
-    @property
-    def full(self) -> bool:
-        ended = self._inflate is not None and self._inflate.eof
-        return ended or self._is_over()
-
-    def feed(self, chunk: bytes) -> None:
-        self._wire += len(chunk)
-        if self._inflate is not None:
-            # One byte beyond the limit tells a body that was cut from one that just fits.
-            room = self._limit + 1 - len(self._data)
-            try:
-                chunk = self._inflate.decompress(chunk, room)
-            except zlib.error as error:
-                raise Unavailable("the page is not the gzip it claims to be") from error
-        self._data += chunk
-
-    def flush(self) -> tuple[bytes, bool]:
-        """What fits of the body, and whether that is not all of it."""
-        unfinished = self._inflate is not None and self._wire > 0 and not self._inflate.eof
-        return bytes(self._data[: self._limit]), self._is_over() or unfinished
-
-    def _is_over(self) -> bool:
-        return max(self._wire, len(self._data)) > self._limit
 
 
 @contextmanager
@@ -232,8 +243,10 @@ def _translated() -> Iterator[None]:
         yield
     except (TimeoutError, httpcore.TimeoutException) as error:
         raise TimedOut("the page did not answer in time") from error
+    except BadBody as error:
+        raise Unavailable(f"the page {error}") from error
     except (OSError, httpcore.NetworkError, httpcore.ProtocolError) as error:
-        raise Unavailable(_UNREACHABLE) from error
+        raise Unavailable(UNREACHABLE) from error
 
 
 def _next_url(target: Target, response: httpcore.Response) -> str:

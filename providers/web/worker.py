@@ -1,131 +1,54 @@
-"""`extract` in processes of its own, so that no page can stall the event loop and a stuck one can be killed.
+"""What runs in a process of its own: `extract`, for one page after the other, within limits of memory and CPU time.
 
-Handed a body with its labels, hands on what `extract` gives or raises what it raises. A process is started when a page
-needs it, reused, and killed when a page takes too long or nobody waits for it any more; the next page starts another.
-
-Why not `multiprocessing`: it would import the caller's main module into the child, and cannot kill a single job.
+Handed pages on standard input until that ends; hands back on standard output a sign that it has taken the page, and
+then what `extract` gave or raised. `workers` starts it and speaks to it. A page that breaks a limit breaks the process.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import signal
+import math
+import os
 import struct
 import sys
-from asyncio.subprocess import PIPE, Process
+import time
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, BinaryIO
 
-from ..errors import PageBlocked, ProviderError, TimedOut, Unavailable
-from .extract import Extracted, extract
+from ..errors import ProviderError
+from .extract import extract
 
-_FRAME = struct.Struct(">II")  # the lengths of the JSON and of the body that follow it
-_START = "import sys; sys.path[:] = sys.argv[2:]; from providers.web.worker import serve; serve(float(sys.argv[1]))"
-_ORPHAN = 5.0  # how long a page may go on beyond its limit if whoever should have killed it is gone
-_MEMORY = 2 << 30
-_PROCESSES = 2
-_RAISED = {error.__name__: error for error in (PageBlocked, Unavailable)}
+FRAME = struct.Struct(">II")  # the lengths of the JSON and of the body that follow it
+TAKEN = b"+"  # from here on, whatever goes wrong is the page's doing
+LONGEST_ANSWER = 32 << 20  # more than the longest text that `extract` gives
 
-
-class Worker:
-    """Two pages at a time, so that a slow one holds up nobody; who comes meanwhile waits.
-
-    `limit` is how many seconds a page may take.
-    """
-
-    def __init__(self, limit: float = 10.0) -> None:
-        self._processes = [_PageProcess(limit) for _ in range(_PROCESSES)]
-        self._free: asyncio.LifoQueue[_PageProcess] = asyncio.LifoQueue()  # the last one used has its process at work
-        for one in self._processes:
-            self._free.put_nowait(one)
-
-    async def extract(self, body: bytes, content_type: str, charset: str, url: str) -> Extracted:
-        one = await self._free.get()
-        try:
-            return await one.extract(body, content_type, charset, url)
-        finally:
-            self._free.put_nowait(one)
-
-    async def aclose(self) -> None:
-        for one in self._processes:
-            await one.aclose()
-
-
-class _PageProcess:
-    """One process, one page at a time."""
-
-    def __init__(self, limit: float = 10.0) -> None:
-        self._limit = limit
-        self._process: Process | None = None
-        self._turn = asyncio.Lock()
-
-    async def extract(self, body: bytes, content_type: str, charset: str, url: str) -> Extracted:
-        job = json.dumps({"content_type": content_type, "charset": charset, "url": url}).encode()
-        async with self._turn:
-            try:
-                async with asyncio.timeout(self._limit):
-                    answer = json.loads(await self._ask(_FRAME.pack(len(job), len(body)) + job, body))
-            except TimeoutError as error:
-                await self._end()
-                raise TimedOut("the page takes too long to read") from error
-            except (asyncio.IncompleteReadError, OSError) as error:
-                await self._end()
-                raise Unavailable("the page broke the reader") from error
-            except BaseException:  # nobody waits any more, and the answer must not be taken for the next page's
-                await self._end()
-                raise
-        if "error" in answer:
-            raise _RAISED[answer["error"]](answer["message"])
-        return Extracted(answer["title"], answer["text"], answer["date"], tuple(answer["links"]))
-
-    async def aclose(self) -> None:
-        async with self._turn:
-            await self._end()
-
-    async def _ask(self, head: bytes, body: bytes) -> bytes:
-        process = self._process = self._process or await self._start()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.writelines((head, body))
-        await process.stdin.drain()
-        length, _ = _FRAME.unpack(await process.stdout.readexactly(_FRAME.size))
-        return await process.stdout.readexactly(length)
-
-    async def _start(self) -> Process:
-        # In a session of its own, so that a Ctrl-C at the terminal reaches only us; it leaves when its input ends.
-        command = (sys.executable, "-I", "-c", _START, str(self._limit), *filter(None, sys.path))
-        return await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, start_new_session=True)
-
-    async def _end(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        with suppress(ProcessLookupError):
-            process.kill()
-        assert process.stdin is not None
-        process.stdin.close()
-        await process.communicate()
+_MEMORY = 512 << 20
+_FRESH = 160 << 20  # who holds more than this after a page makes room for a new process
+_NICE = 5  # the server goes first
 
 
 def serve(limit: float) -> None:
-    """What the process does: reads pages from standard input until it ends."""
-    _bound_memory()
+    """`limit` is how many seconds of CPU time a page may take."""
+    _bound_process()
     jobs, answers = sys.stdin.buffer, sys.stdout.buffer
     while job := _next_job(jobs):
-        signal.setitimer(signal.ITIMER_REAL, limit + _ORPHAN)
-        answer = json.dumps(_answer(*job)).encode()
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        answers.write(_FRAME.pack(len(answer), 0) + answer)
+        answers.write(TAKEN)
         answers.flush()
+        _bound_time(limit)
+        answer = json.dumps(_answer(*job), ensure_ascii=False).encode("utf-8", "replace")
+        answers.write(FRAME.pack(len(answer), 0) + answer)
+        answers.flush()
+        del job, answer
+        if _held() > _FRESH:
+            return
 
 
 def _next_job(jobs: BinaryIO) -> tuple[dict[str, str], bytes] | None:
-    head = jobs.read(_FRAME.size)
-    if len(head) < _FRAME.size:
+    head = jobs.read(FRAME.size)
+    if len(head) < FRAME.size:
         return None
-    length, size = _FRAME.unpack(head)
+    length, size = FRAME.unpack(head)
     return json.loads(jobs.read(length)), jobs.read(size)
 
 
@@ -134,12 +57,39 @@ def _answer(job: dict[str, str], body: bytes) -> dict[str, Any]:
         return asdict(extract(body, job["content_type"], job["charset"], job["url"]))
     except ProviderError as error:
         return {"error": type(error).__name__, "message": str(error)}
+    except MemoryError:
+        return {"error": "Unavailable", "message": "the page takes more memory than reading it may"}
     except Exception as error:  # a boundary: whatever a page does to the parsers, the next page finds us at work
         return {"error": "Unavailable", "message": f"the page cannot be read ({type(error).__name__})"}
 
 
-def _bound_memory() -> None:
+def _bound_process() -> None:
     with suppress(ImportError, OSError, ValueError):
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(AttributeError, OSError):
+        os.nice(_NICE)
+    # What a parser says when it breaks is no business of the server's log; up to here, anything may be said.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    os.close(nowhere)
+
+
+def _bound_time(limit: float) -> None:
+    """Counts from now on. It holds even if whoever should end us is gone."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_CPU)
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time() + limit), most))
+
+
+def _held() -> int:
+    """The memory that this process holds now, in bytes; nothing where the system does not tell."""
+    try:
+        with open("/proc/self/statm", "rb") as told:
+            return int(told.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0

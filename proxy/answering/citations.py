@@ -6,13 +6,15 @@ is the same: a decision waits (over at most 64 held characters) until no further
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 from tools.ledger import Source
 
-from ..values.dialect import CitationStyle
 from ..values.events import Citation, TextDelta
-from ..values.markdown import LOOK_BACK, Code, is_escaped
+from ..values.markdown import LOOK_BACK, Code
+from ..values.request import CitationStyle
+from .cited_sources import CitedSources
+from .citing_places import MOST_AHEAD, CitingPlaces, may_begin_marker
 
 FOOTER_HEAD = "\n\nSources:\n"
 NUMBER = "[1-9][0-9]{0,2}"
@@ -40,22 +42,12 @@ _TARGETS = ("https://", "http://", "www.", "local:", "/", "#", "<")
 _TARGET_STOP = re.compile(r"[()\r\n]")
 _ADDRESS = re.compile(r"(?:https?:/|\bwww\.[^\s/]*)\Z", re.IGNORECASE)
 _ADDRESS_STOP = re.compile(r"[()\[\]<>\"`*|]|[^!-~]")
-
-_IDENTIFIER = re.compile(r"(?<!\w)[A-Za-z_][A-Za-z0-9_]*\Z")
-# A name that only a program would use: x, x_1, x1, rowData. Not GPT4, CO2, 1990s, OpenAI, macOS, iPhone, _emphasis_.
-_PROGRAM_NAME = re.compile(r"[A-Za-z]|\w*[A-Za-z0-9]_[A-Za-z0-9]\w*|[a-z]+[0-9]\w*|[a-z]{2,}[A-Z][a-z]\w*")
-_MEMBER_OF = re.compile(r"(?:[$@]|->|::|[\w)\]]\.)\Z")
-_ARRAY_NAME = re.compile(
-    "arr(ay)?|arg[sv]|ba[rz]|buf|cols?|data|dict|foo|items|li?st|map|mat(rix)?|nums|rows?|str|tuple|vec|[xyz]s"
-)
-# In the middle of a sentence these are words: hepatitis B, vitamin C, according to recent data.
-_PROSE_WORD = re.compile("[A-Z]|data|items|list|map")
-_AFTER_A_WORD = re.compile(r"[a-z]{2} \Z")
-_AFTER_DOT = re.compile("com|org|net|edu|gov|js")  # example.com and Node.js are words that hold a dot
+_MOST_PASSED = 256  # pieces of text that nobody has looked at yet
 
 
 class Citer:
-    """`lookup` is asked when a marker is complete. `enabled=False` passes everything on untouched."""
+    """`lookup` is asked when a marker is complete. `enabled=False` passes everything on untouched. `shown` are the
+    pages that were cited earlier in the same answer, with the numbers that people see; `taken`: see `CitedSources`."""
 
     def __init__(
         self,
@@ -63,11 +55,13 @@ class Citer:
         style: CitationStyle = "link",
         footer: bool = False,
         enabled: bool = True,
+        shown: Mapping[str, int] | None = None,
+        taken: Collection[int] = (),
     ) -> None:
         self._lookup = lookup
         self._style = style
         self._footer = footer
-        self._cited: dict[int, Source] = {}
+        self._cited = CitedSources(shown or {}, taken, counted=style != "number")
         self._length = 0  # of all text handed on
         # `none` removes the blanks before a marker and `openai` makes them one: these two hold blanks back.
         self._keeps_blanks = style in ("none", "openai")
@@ -80,6 +74,9 @@ class Citer:
         self._swallowing = False
         self._tail = "\n"  # what was read last; empty after a marker, as nothing before one matters any more
         self._floor = 0  # where the memory of the text being read begins
+        self._passed: list[str] = []  # read after that, and not looked at
+        self._places = CitingPlaces()
+        self._told = 0  # how far the places know the text being read
         self._held, self._blanks = "", ""
         self._out: list[str] = []
         self._citations: list[Citation] = []
@@ -89,12 +86,14 @@ class Citer:
     @property
     def cited(self) -> list[Source]:
         """In order of first citation."""
-        return list(self._cited.values())
+        return list(self._cited)
 
     def feed(self, text: str) -> list[TextDelta | Citation]:
         if self._plain and text and not self._special(text):
-            self._tail = (self._tail + text)[-LOOK_BACK:]
+            self._passed.append(text)
             self._length += len(text)
+            if len(self._passed) > _MOST_PASSED:
+                self._look_at_passed()
             return [TextDelta(text)]
         self._read(text)
         return self._take()
@@ -107,7 +106,7 @@ class Citer:
     def flush(self) -> list[TextDelta | Citation]:
         self._settle()
         if self._footer and self._cited:
-            self._put(FOOTER_HEAD + "\n".join(_footer_line(self._cited[n]) for n in sorted(self._cited)))
+            self._put(FOOTER_HEAD + "\n".join(_footer_line(*row) for row in self._cited.numbered()))
             self._footer = False
         return self._take()
 
@@ -117,17 +116,32 @@ class Citer:
         self._read("")
         self._ending = False
 
+    def _look_at_passed(self) -> None:
+        text = "".join(self._passed)
+        self._passed.clear()
+        self._places.read(text)
+        self._tail = (self._tail + text)[-LOOK_BACK:]
+
     def _read(self, text: str) -> None:
-        i = len(self._tail)
+        if self._passed:
+            self._look_at_passed()
+        i = self._told = len(self._tail)
         text = self._tail + self._held + text
         self._floor = 0
         while i < len(text) and (stop := self._step(self, text, i)) != _HOLD:
             i = stop
+        self._tell(text, i)
         self._held = text[i:]
         self._tail = text[max(self._floor, i - LOOK_BACK) : i]
         if self._blanks and (self._ending or self._step not in (Citer._prose, Citer._beginning)):
             self._put("", release=True)
         self._plain = self._step is Citer._prose and not self._held and not self._blanks
+
+    def _tell(self, text: str, stop: int, code: bool = False) -> None:
+        """The places are told what was read up to here."""
+        if stop > self._told:
+            self._places.read(text[self._told : stop], code)
+            self._told = stop
 
     def _take(self) -> list[TextDelta | Citation]:
         events: list[TextDelta | Citation] = [TextDelta("".join(self._out))] if self._out else []
@@ -188,7 +202,9 @@ class Citer:
         return i + 1
 
     def _in_code(self, text: str, i: int) -> int:
+        self._tell(text, i)
         stop = self._code.scan(text, i)
+        self._tell(text, stop, code=True)
         self._put(text[i:stop])
         if not self._code.open:
             self._step = Citer._prose
@@ -232,9 +248,9 @@ class Citer:
 
     def _bracket(self, text: str, i: int) -> int:
         before = self._before(text, i)
-        if not _may_be_cited(before):
-            self._put("[")
-            return i + 1
+        self._tell(text, i)
+        if not may_begin_marker(before) or not self._places.may_hold_marker():
+            return self._no_marker(text, i)
         marker = _BRACKET.match(text, i, i + _MOST_BRACKET)
         if marker is None:
             return self._unfinished(text, i, _BRACKET_BEGUN, _MOST_BRACKET)
@@ -244,29 +260,48 @@ class Citer:
         if not self._ending and (end == len(text) or (opens and _may_become_target(target))):
             return _HOLD
         image = opens and before.endswith("!")
+        linked = target.startswith(_TARGETS)  # only prose has links: such a marker counts anywhere in it
+        cites = image or linked or self._cites(marker.group(2), text, end)
+        if not cites:
+            return _HOLD if cites is None else self._no_marker(text, i)
         if image:
             self._put(marker.group())
         cited = not image and self._cite(marker.group(2), marker.group())
         if opens and not cited:
             self._step = Citer._closed
-        elif target.startswith(_TARGETS):
+        elif linked:
             self._step, self._depth, self._swallowing = Citer._target, 0, True
-        self._floor = end
-        return end
+        return self._marked(marker)
 
     def _lenticular(self, text: str, i: int) -> int:
+        self._tell(text, i)
+        if not self._places.may_hold_marker():
+            return self._no_marker(text, i)
         marker = _LENTICULAR.match(text, i, i + _MOST_LENTICULAR)
         if marker is None:
             return self._unfinished(text, i, _LENTICULAR_BEGUN, _MOST_LENTICULAR)
+        cites = self._cites(marker.group(1), text, marker.end())
+        if not cites:
+            return _HOLD if cites is None else self._no_marker(text, i)
         self._cite(marker.group(1), marker.group())
-        self._floor = marker.end()
+        return self._marked(marker)
+
+    def _cites(self, numbers: str, text: str, end: int) -> bool | None:
+        return self._places.cites(numbers, text[end : end + MOST_AHEAD], self._ending)
+
+    def _marked(self, marker: re.Match[str]) -> int:
+        self._places.marked(marker.group())
+        self._floor = self._told = marker.end()
         return marker.end()
+
+    def _no_marker(self, text: str, i: int) -> int:
+        self._put(text[i])
+        return i + 1
 
     def _unfinished(self, text: str, i: int, begun: re.Pattern[str], most: int) -> int:
         if not self._ending and len(text) - i < most and begun.fullmatch(text, i):
             return _HOLD
-        self._put(text[i])
-        return i + 1
+        return self._no_marker(text, i)
 
     def _before(self, text: str, i: int) -> str:
         return text[max(self._floor, i - LOOK_BACK) : i]
@@ -285,7 +320,8 @@ class Citer:
         return True
 
     def _mark(self, source: Source) -> None:
-        marker = "" if self._style == "none" else _marker(source, self._style)
+        number, source = self._cited.cite(source)
+        marker = "" if self._style == "none" else _marker(number, source, self._style)
         last = self._out[-1][-1] if self._out else self._tail[-1:]
         if self._style == "openai":
             lead = " " if self._blanks or not last.isspace() else ""
@@ -296,36 +332,19 @@ class Citer:
         start = self._length + len(lead)
         self._length = start + len(marker)
         self._citations.append(Citation(start, self._length, source))
-        self._cited[source.n] = source
 
 
-def _marker(source: Source, style: CitationStyle) -> str:
+def _marker(number: int, source: Source, style: CitationStyle) -> str:
     if style == "openai":
         return f"([{source.host}]({source.url}))" if source.linkable else f"({source.title})"
-    return f"[[{source.n}]]({source.url})" if style == "link" and source.linkable else f"[{source.n}]"
+    return f"[[{number}]]({source.url})" if style == "link" and source.linkable else f"[{number}]"
 
 
-def _footer_line(source: Source) -> str:
+def _footer_line(number: int, source: Source) -> str:
     title = re.sub(r"([\[\]\\])", r"\\\1", source.title)
-    return f"[{source.n}] [{title}]({source.url})" if source.linkable else f"[{source.n}] {title}"
+    return f"[{number}] [{title}]({source.url})" if source.linkable else f"[{number}] {title}"
 
 
 def _may_become_target(begun: str) -> bool:
     """Is what stands behind a `(` the beginning of a web address, and too short to be one?"""
     return not begun.startswith(_TARGETS) and any(target.startswith(begun) for target in _TARGETS)
-
-
-def _may_be_cited(before: str) -> bool:
-    """May a `[` after this text begin a marker? Not if escaped, nor in `[Paris][1]`, `foo()[1]`, `a[1]`, `a[[1]]`."""
-    before = before.removesuffix("[")
-    if before.endswith(("]", "()")) or is_escaped(before):
-        return False
-    found = _IDENTIFIER.search(before)
-    if found is None:
-        return True
-    word = found.group()
-    if _PROSE_WORD.fullmatch(word) and _AFTER_A_WORD.search(before, 0, found.start()):
-        return True
-    if _MEMBER_OF.search(before, 0, found.start()):
-        return _AFTER_DOT.fullmatch(word) is not None
-    return not (_PROGRAM_NAME.fullmatch(word) or _ARRAY_NAME.fullmatch(word))

@@ -5,9 +5,11 @@ what those numbers stood for, and the highest number that the conversation alrea
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from tools.ledger import KnownSource
@@ -15,15 +17,21 @@ from tools.ledger import KnownSource
 from ..values.markdown import Code
 from ..values.messages import is_text, texts_in
 from .citations import FOOTER_HEAD, NUMBER, NUMBERS
+from .fenced_reading import without_reading
 
+_LINKABLE = ("http://", "https://")
 _OUR_FIELDS = ("annotations", "search_results")  # ours or OpenAI's; upstreams refuse them
 _OUR_LINK = re.compile(rf"\[\[({NUMBER})\]\]\((https?://[^\s()<>]+)\)")
 _FOOTER_LINE = re.compile(rf"\[({NUMBER})\] \S.*")
 _OPENAI_MARKER = re.compile(r"\(\[[^\[\]]+\]\(https?://[^\s()<>]+\)\)")
 _BARE_MARKER = re.compile(rf"\[({NUMBER})\]")
-_NUMBERED = re.compile(rf"[\[【]({NUMBERS})[\]】†]")
 _CODE_BEGINS = re.compile(r"`|~~~")
 _MOST_TAKEN = 99  # beyond that a bracketed number is a year or an amount, not somebody's footnote
+_LISTED = re.compile(rf"^[ \t>*-]*\[({NUMBER})\][ \t:]", re.MULTILINE)  # a list of somebody's own
+_MOST_NUMBER = 999  # that a marker can hold
+_MOST_MARKER = 5000  # characters of one that holds an address
+_MOST_LINKS = 10_000  # of ours in a conversation; those beyond stay as they are
+_MOST_CODE_MARKS = 50_000  # of a conversation; in texts beyond them code is not told from prose
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +40,7 @@ class CleanedHistory:
     changed: bool
     highest_number: int  # our numbers count on from here
     known_sources: dict[int, KnownSource]  # by number
+    claimed: frozenset[int]  # numbers of lists that people or clients wrote: from then on they are theirs
 
 
 def strip_decoration(
@@ -39,11 +48,10 @@ def strip_decoration(
 ) -> CleanedHistory:
     """`footer` says whether a "Sources" list at the end of an answer may be ours; `sources` are numbers that are known
     from elsewhere."""
-    reader = _Reader(footer, messages, sources or {})
-    clean = [reader.clean(message) if message.get("role") == "assistant" else message for message in messages]
+    reader = _Reader(footer, sources or {})
+    clean = [reader.read(message) for message in messages]
     changed = any(new is not old for new, old in zip(clean, messages, strict=True))
-    highest = max((_highest_number(text) for message in clean for text in texts_in(message.get("content"))), default=0)
-    return CleanedHistory(clean, changed, highest, reader.known)
+    return CleanedHistory(clean, changed, reader.highest, reader.known, frozenset(reader.claimed))
 
 
 def prose(text: str) -> Iterator[tuple[int, int]]:
@@ -60,23 +68,38 @@ def prose(text: str) -> Iterator[tuple[int, int]]:
 
 
 class _Reader:
-    """Reads assistant messages in order and learns what their numbers stood for."""
+    """Reads messages in their order. What a message reads afterwards depends on those before it alone, so that the
+    beginning of a conversation is told to the model in the same bytes from turn to turn.
 
-    def __init__(self, footer: bool, messages: list[dict[str, Any]], sources: Mapping[int, KnownSource]) -> None:
+    The number inside a link of ours counted the sources of that one answer. The model's numbers are its own: a page has
+    the one that a turn put back gave it, else the one that an earlier message gave it, else the next that is free."""
+
+    def __init__(self, footer: bool, sources: Mapping[int, KnownSource]) -> None:
         self._footer = footer
-        self._messages = messages
-        # Page → the number given to markers that carry none.
-        self._unnumbered: dict[str, int] = {source.url: n for n, source in sources.items()}
-        self._last_given: int | None = None  # to a marker that carries no number
-        self._highest_known = 0
+        self._kept = frozenset(sources)
+        self._by_page: dict[str, int] = {}
+        for n, source in sources.items():
+            self._by_page.setdefault(source.url, n)
         self._contested: set[int] = set()  # two answers gave the number to two pages: it stands for neither
+        self._marks_left = _MOST_CODE_MARKS
+        self._links_left = _MOST_LINKS
+        self.claimed: set[int] = set()
+        self.highest = 0  # of all numbers up to here
         self.known: dict[int, KnownSource] = {}
 
-    def clean(self, message: dict[str, Any]) -> dict[str, Any]:
+    def read(self, message: dict[str, Any]) -> dict[str, Any]:
+        if message.get("role") != "assistant":
+            self._note_numbers(texts_in(message.get("content")))
+            if message.get("role") != "tool":
+                self._note_claims(texts_in(message.get("content")))
+            return message
         content = message.get("content")
         titles = self._read_annotations(message.get("annotations"), "".join(texts_in(content)))
-        numbered = self._number(content, message.get("annotations")) if isinstance(content, str) else content
-        plain = self._clean_content(numbered, titles)
+        plain = self._without_footers(content)
+        self._note_numbers(_OUR_LINK.sub("", text) if "[[" in text else text for text in texts_in(plain))
+        if isinstance(plain, str):
+            plain = self._with_numbers(plain, message.get("annotations"))
+        plain = _with_texts(plain, lambda text: self._without_links(text, titles))
         if plain is content and not any(name in message for name in _OUR_FIELDS):
             return message
         clean = {name: value for name, value in message.items() if name not in _OUR_FIELDS}
@@ -84,84 +107,116 @@ class _Reader:
             clean["content"] = plain
         return clean
 
+    def _note_claims(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            if "[" in text:
+                self.claimed.update(map(int, _LISTED.findall(without_reading(text))))
+
+    def _note_numbers(self, texts: Iterable[str]) -> None:
+        """The numbers that stand in brackets anywhere in the prose of a message are taken."""
+        for text in texts:
+            if "[" in text or "【" in text:
+                for start, end in self._prose(text):
+                    self.highest = _highest_number(text, start, end, self.highest)
+
     def _read_annotations(self, annotations: Any, text: str) -> dict[str, str]:
-        """Learns the numbers that annotations stand on; hands on the title of each url."""
+        """Learns the numbers that annotations stand on, where these are the model's own; hands on the title of each
+        url. A page that cannot be linked to stands under a number that only its answer knows."""
         titles: dict[str, str] = {}
         for citation in _url_citations(annotations):
             url, title = citation.get("url"), citation.get("title")
             if not isinstance(url, str):
                 continue
             titles[url] = title if isinstance(title, str) else ""
-            start, end = citation.get("start_index"), citation.get("end_index")
-            if isinstance(start, int) and isinstance(end, int) and 0 <= start < end:
-                marker = _BARE_MARKER.fullmatch(text[start:end])
-                if marker:
-                    self._learn(int(marker.group(1)), url, titles[url])
+            marker = _BARE_MARKER.fullmatch(text[_place(citation, len("[999]"))])
+            if marker and url.startswith(_LINKABLE):
+                self._learn(int(marker.group(1)), url, titles[url])
         return titles
 
-    def _number(self, text: str, annotations: Any) -> str:
-        """OpenAI's own form, `([host](url))`, as `[n]`: it carries no number, so its page is given one."""
-        for citation in reversed(list(_url_citations(annotations))):
-            url, start, end = (citation.get(name) for name in ("url", "start_index", "end_index"))
-            if not (isinstance(url, str) and isinstance(start, int) and isinstance(end, int) and 0 <= start < end):
+    def _with_numbers(self, text: str, annotations: Any) -> str:
+        """OpenAI's own form, `([host](url))`, as `[n]`."""
+        pieces: list[str] = []
+        done = 0
+        for citation in _url_citations(annotations):
+            url, place = citation.get("url"), _place(citation, _MOST_MARKER)
+            marker = text[place]
+            if not isinstance(url, str) or place.start < done:
                 continue
-            marker = text[start:end]
             if _OPENAI_MARKER.fullmatch(marker) and marker.endswith(f"]({url}))"):
                 title = citation.get("title")
                 n = self._number_of(url, title if isinstance(title, str) else "")
-                text = f"{text[:start]}[{n}]{text[end:]}"
-        return text
+                pieces += text[done : place.start], f"[{n}]"
+                done = place.stop
+        return "".join(pieces) + text[done:] if pieces else text
 
-    def _number_of(self, url: str, title: str) -> int:
-        if url not in self._unnumbered:
-            if self._last_given is None:
-                self._last_given = self._highest_taken()
-            n = self._last_given = max(self._last_given, self._highest_known) + 1
-            self._unnumbered[url] = n
-            self._learn(n, url, title)
-        return self._unnumbered[url]
+    def _without_footers(self, content: Any) -> Any:
+        return _with_texts(content, _without_footer) if self._footer else content
 
-    def _highest_taken(self) -> int:
-        texts = (text for message in self._messages for text in texts_in(message.get("content")))
-        return max(*map(_highest_number, texts), *self._unnumbered.values(), 0, 0)
-
-    def _clean_content(self, content: Any, titles: Mapping[str, str]) -> Any:
-        if isinstance(content, str):
-            return self._clean_text(content, titles)
-        if not isinstance(content, list):
-            return content
-        parts = [
-            {**part, "text": self._clean_text(part["text"], titles)} if is_text(part) else part for part in content
-        ]
-        return content if parts == content else parts
-
-    def _clean_text(self, text: str, titles: Mapping[str, str]) -> str:
-        if self._footer:
-            text = _without_footer(text)
+    def _without_links(self, text: str, titles: Mapping[str, str]) -> str:
         if "[[" not in text:
             return text
 
         def bare(link: re.Match[str]) -> str:
-            n, url = link.groups()
-            self._learn(int(n), url, titles.get(url, ""))
-            return f"[{n}]"
+            if self._links_left == 0:
+                return link[0]
+            self._links_left -= 1
+            return f"[{self._number_of(link[2], titles.get(link[2], ''))}]"
 
         pieces: list[str] = []
         done = 0
-        for start, end in prose(text):
+        for start, end in self._prose(text):
             pieces += text[done:start], _OUR_LINK.sub(bare, text[start:end])
             done = end
-        plain = "".join(pieces) + text[done:]
-        return text if plain == text else plain
+        return "".join(pieces) + text[done:]
+
+    def _number_of(self, url: str, title: str) -> int:
+        n = self._by_page.get(url)
+        if n is None:
+            n = self.highest + 1
+            while n in self._kept:
+                n += 1
+        self._learn(n, url, title)
+        return n
+
+    def _prose(self, text: str) -> Iterator[tuple[int, int]]:
+        """Each mark of code costs microseconds to read: nobody may have millions of them read."""
+        self._marks_left -= text.count("`") + text.count("~~~")
+        return prose(text) if self._marks_left >= 0 else iter([(0, len(text))])
 
     def _learn(self, n: int, url: str, title: str) -> None:
-        self._highest_known = max(self._highest_known, n)
+        self.highest = max(self.highest, n)
+        self._by_page.setdefault(url, n)
         known = self.known.get(n, KnownSource(url))
         if known.url != url:
             self._contested.add(n)
             del self.known[n]
-        elif n not in self._contested:
+        elif n not in self._contested and n <= _MOST_NUMBER:
             self.known[n] = KnownSource(url, known.title or title)
+
+
+def links_in(texts: Iterable[str]) -> dict[str, int]:
+    """The pages that our links in these texts lead to, with the number that people see there."""
+    links = (link for text in texts for link in _OUR_LINK.finditer(text))
+    return {link[2]: int(link[1]) for link in itertools.islice(links, _MOST_LINKS)}
+
+
+def _place(citation: Mapping[str, Any], most: int) -> slice:
+    """Where it says that it stands; an empty place if that is none, or too long for a marker: to look at it is work."""
+    start, end = citation.get("start_index"), citation.get("end_index")
+    if isinstance(start, int) and isinstance(end, int) and 0 <= start < end <= start + most:
+        return slice(start, end)
+    return slice(0, 0)
+
+
+def _with_texts(content: Any, change: Callable[[str], str]) -> Any:
+    """The content of a message with its texts changed; the same object where nothing is."""
+    if isinstance(content, str):
+        changed = change(content)
+        return content if changed == content else changed
+    if not isinstance(content, list):
+        return content
+    parts = [{**part, "text": change(part["text"])} if is_text(part) else part for part in content]
+    return content if parts == content else parts
 
 
 def _without_footer(text: str) -> str:
@@ -172,16 +227,23 @@ def _without_footer(text: str) -> str:
     return body if ours else text
 
 
-def _highest_number(text: str) -> int:
-    if "[" not in text and "【" not in text:
-        return 0
-    found = (
-        int(number)
-        for start, end in prose(text)
-        for marker in _NUMBERED.finditer(text, start, end)
-        for number in marker.group(1).split(",")
-    )
-    return max((n for n in found if n <= _MOST_TAKEN), default=0)
+def _highest_number(text: str, start: int, end: int, known: int) -> int:
+    """The highest number in brackets between these places, if it is above `known`. Looks for higher ones alone: then a
+    million brackets with the same number cost one look."""
+    while known < _MOST_TAKEN and (marker := _numbered_above(known).search(text, start, end)):
+        known = max(n for n in map(int, marker.group(1).split(",")) if n <= _MOST_TAKEN)
+        start = marker.end()
+    return known
+
+
+@cache
+def _numbered_above(least: int) -> re.Pattern[str]:
+    """Markers that hold a number above this one."""
+    tens, ones = divmod(least, 10)
+    same_tens = [f"{tens or ''}[{ones + 1}-9]"] if ones < 9 else []
+    more_tens = [f"[{tens + 1}-9][0-9]"] if tens < 9 else []
+    higher = "|".join(same_tens + more_tens)
+    return re.compile(rf"[\[【](?=(?:{NUMBER}, ?)*(?:{higher})[,\]】†])({NUMBERS})[\]】†]")
 
 
 def _url_citations(annotations: Any) -> Iterator[Mapping[str, Any]]:

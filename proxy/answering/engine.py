@@ -6,11 +6,12 @@ closes the upstream and cancels the tools.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
+
+import orjson
 
 from tools.base import ToolResult
 from tools.ledger import Ledger, known
@@ -18,10 +19,10 @@ from tools.options import SessionOptions
 from tools.session import ToolSession
 from tools.toolbox import Toolbox
 
+from ..callers.permission import permission_of
 from ..context import RequestContext
 from ..store.store import MemoryStore, Store
 from ..upstreams.fallback import FallbackPlan
-from ..values.dialect import CitationStyle
 from ..values.errors import NO_RETRY, truncated
 from ..values.events import (
     Event,
@@ -34,25 +35,25 @@ from ..values.events import (
     ToolStarted,
     UsageSeen,
 )
-from ..values.messages import answered_id, call_name, calls_in, texts_in
-from ..values.request import ChatRequest
+from ..values.messages import answered_id, call_name, calls_in, image_urls, texts_in
+from ..values.request import ChatRequest, CitationStyle
 from .citations import Citer
+from .decoration import links_in
+from .fenced_reading import without_reading
 from .loop import Action, AskModel, End, KeepTurn, RunTools, ToolLoop
 from .offer import OUR_NAMES, Offer
 from .search_first import FirstSearch
+from .stripped import NamedHosts, StrippedCiter, StrippedThoughts
 from .turns import Turn
 
 _RESULTS_PER_CONTEXT_SIZE = {"low": 3, "medium": 5, "high": 10}
-
-
-_READ = re.compile(r"<<<(web-[0-9a-f]{16})\n.*?\n\1>>>", re.DOTALL)  # what was read before the question, put back
 _ENDS = (Finished, Failed, Replan)
 _TURN_KEPT = 24 * 3600.0  # how long a client may take to run its tools
 
 
 class Engine:
     """`max_seconds` is how long the model may go on searching; the rest of a request's time is for the answer.
-    `style` is the operator's; without one citations look as the dialect wants them."""
+    `style` is the operator's; a request may have its own, and without any citations look as the dialect wants them."""
 
     def __init__(
         self,
@@ -62,9 +63,11 @@ class Engine:
         max_seconds: float = 360.0,
         style: CitationStyle | None = None,
         footer: bool = False,
+        strip_foreign: bool = False,
         store: Store | None = None,
     ) -> None:
         self.toolbox = toolbox
+        self.strip_foreign = strip_foreign
         self.store = store or MemoryStore()
         self.max_rounds = max_rounds
         self.max_seconds = max_seconds
@@ -93,12 +96,20 @@ class _Answering:
         for n, source in offer.known_sources.items():
             self._ledger.restore(n, source.url, source.title)
         self._searching = bool(offer.owned)
-        style = engine.style or context.dialect.citation_style
+        style = request.citations or engine.style or context.dialect.citation_style
         plain = not self._searching or offer.response_format is not None
-        self._citer = Citer(self._ledger.get, style, engine.footer, enabled=not plain)
+        shown, taken = links_in(request.begun), offer.known_sources
+        citer = Citer(self._ledger.get, style, engine.footer, enabled=not plain, shown=shown, taken=taken)
+        self._citer: Citer | StrippedCiter = citer
+        self._thoughts: StrippedThoughts | None = None
+        if engine.strip_foreign and not plain:
+            hosts = NamedHosts(self._ledger, self._texts_of_client)
+            self._citer, self._thoughts = StrippedCiter(citer, hosts), StrippedThoughts(hosts)
         self._session: ToolSession | None = None  # opened with the first call: most requests never search
         self._early: asyncio.Task[list[ToolResult]] | None = None  # calls of ours that run while the model still speaks
         self._shown: list[str] = []  # the text that the client has seen
+        self._asking = False  # is the model speaking?
+        self._said = 0  # characters of this round
         self._time_to_answer = asyncio.get_running_loop().time() + engine.max_seconds
 
     async def run(self) -> AsyncGenerator[list[Event], None]:
@@ -113,20 +124,24 @@ class _Answering:
                             yield batch
                     continue
                 # Not in a generator of its own: every piece of an answer passes here, and each one would cost.
-                ended = False
+                ended, self._asking, self._said = False, True, 0
                 async with aclosing(self._plan.stream(action.body, action.known_tools)) as batches:
                     async for batch in batches:
                         ended = isinstance(batch[-1], _ENDS)
                         if ended:
-                            self._plan.note_end(batch)
+                            self._asking = False
+                            self._plan.note_end(batch, self._said)
                         if events := self._dress(loop.receive(batch)):
                             yield events
                         self._start_early(loop)
+                self._asking = False
                 if not ended:
                     cut: list[Event] = [truncated()]
                     self._plan.note_end(cut)
                     yield self._dress(loop.receive(cut))
         finally:
+            if self._asking:  # left in the middle
+                self._plan.note_left(self._said)
             if self._early:
                 self._early.cancel()
 
@@ -171,15 +186,16 @@ class _Answering:
     def _dress(self, events: Iterable[Event]) -> list[Event]:
         """Text through the citer; the end with what the whole request gathered."""
         out: list[Event] = []
-        for event in events:
+        for event in self._thoughts.filter(events) if self._thoughts else events:
             if isinstance(event, TextDelta):
+                self._said += len(event.text)
                 out += self._citer.feed(event.text)
             elif isinstance(event, ToolStarted | ToolCallDelta):
                 out += self._citer.release()  # what waited was the end of this stretch of text
                 out.append(event)
             elif isinstance(event, UsageSeen):
                 out += self._citer.flush()
-                out.append(UsageSeen({**event.usage, **_tool_usage(self._session)}))
+                out.append(UsageSeen({**event.usage, **_tool_usage(self._session), **self._cost()}))
             elif isinstance(event, Failed):
                 out += self._citer.release()
                 ran = self._session is not None  # a retry would do it all again
@@ -188,11 +204,26 @@ class _Answering:
                 out.append(event)
         return self._note(out)
 
+    def _cost(self) -> dict[str, float]:
+        """What all of it cost so far, where there are prices."""
+        summary = self._context.observer.summary
+        return {"cost": round(summary.cost, 8)} if summary.prices.set else {}
+
     def _note(self, events: list[Event]) -> list[Event]:
         """Takes down the text that the client is about to see."""
         if self._searching:
             self._shown += [event.text for event in events if isinstance(event, TextDelta)]
         return events
+
+    def _texts_of_people(self) -> list[str]:
+        offer = self._offer
+        return _texts(offer.body["messages"], {*offer.owned, *OUR_NAMES} - offer.client_tools)
+
+    def _texts_of_client(self) -> list[str]:
+        """All that the user and the client wrote: what is named in it was named by one of them."""
+        theirs = [tool for tool in self._request.body.get("tools") or () if isinstance(tool, dict)]
+        images = [url for message in self._request.body["messages"] for url in image_urls(message.get("content"))]
+        return [*self._texts_of_people(), *images, orjson.dumps(theirs).decode()]
 
     def _tools(self) -> ToolSession:
         self._session = self._session or self._open_session(assist=self._plan.current.settings.assist)
@@ -205,7 +236,7 @@ class _Answering:
         room = candidate.upstream.context(candidate.model) or None
         options = SessionOptions(
             ledger=self._ledger,
-            seen_texts=_texts(offer.body["messages"], {*offer.owned, *OUR_NAMES} - offer.client_tools),
+            seen_texts=self._texts_of_people(),
             found_before=[source.url for source in request.sources.values()],
             country=search.country,
             language=search.language,
@@ -214,13 +245,21 @@ class _Answering:
             blocked_domains=search.blocked_domains,
             secrets=self._context.caller.secrets,
             caller=self._context.caller.owner,
+            permission=permission_of(self._context.caller),
+            offered=frozenset(offer.owned.values()),
             names=(*sorted(offer.client_tools), *offer.owned),
             room=room,
             most_calls=search.max_calls,
+            most_searches=_least(self._context.searches_left, search.max_searches),
             assist=assist,
+            cite=offer.response_format is None,
             observe=self._context.observer.tell,
         )
         return self._engine.toolbox.session(options)
+
+
+def _least(*bounds: int | None) -> int | None:
+    return min((bound for bound in bounds if bound is not None), default=None)
 
 
 def _tool_usage(session: ToolSession | None) -> dict[str, Any]:
@@ -235,4 +274,4 @@ def _texts(messages: Sequence[Any], ours: Collection[str]) -> list[str]:
     own = {call["id"] for message in messages for call in calls_in(message) if call_name(call) in ours}
     theirs = [m for m in messages if m.get("role") != "assistant" and answered_id(m) not in own]
     texts = [text for message in theirs for text in texts_in(message.get("content"))]
-    return [_READ.sub("", text) if "<<<web-" in text else text for text in texts]
+    return [without_reading(text) for text in texts]

@@ -3,22 +3,20 @@ what the tools found; it hands on what the client may see and says what to do ne
 
 A round asks the model once. Text and thinking pass straight through; calls of the client's tools pass, renumbered
 from 0; our own calls, and calls of tools nobody offered, are held back and answered here. Then the model is asked
-again, with the hidden turn behind the conversation, until it answers, calls the client, or has used up its rounds: in
-the last round our tools may not be called any more, so it answers.
+again, with the hidden turn behind the conversation, until it answers, calls the client, or has used up its rounds: then
+it is told to answer, in the last result and, where the client has no tools, by `tool_choice`. The list of tools stays
+as it was, because servers read the whole prompt again when it changes; only who calls ours all the same loses them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
-
-import orjson
 
 from tools import prompts
 from tools.base import ToolCall, ToolResult
 
-from ..upstreams import repairs
 from ..upstreams.repairs import new_call_id
 from ..upstreams.thinking import without_thinking
 from ..values.events import (
@@ -39,7 +37,8 @@ from ..values.events import (
 from ..values.messages import calls_in
 from ..values.usage import add_usage
 from .announced_search import announces_search
-from .offer import Offer, tool_name
+from .model_round import ModelRound, PendingCall
+from .offer import Offer, tool_name, with_client_tools_alone
 from .turns import marked, new_key
 
 MOST_REPLANS = 16  # of one request: one for each fallback, and some for upstreams that change their mind
@@ -79,29 +78,6 @@ class End:
 Action = SearchFirst | AskModel | RunTools | KeepTurn | End
 
 
-@dataclass(slots=True)
-class _PendingCall:
-    id: str
-    name: str
-    arguments: list[str]
-    extra: dict[str, Any]
-    ours: bool
-    shown_as: int = -1  # its number among the client's calls
-
-    def as_message(self) -> dict[str, Any]:
-        function = {"name": self.name, "arguments": repairs.replayable("".join(self.arguments))}
-        return {"id": self.id, "type": "function", "function": function, **self.extra}
-
-
-@dataclass(slots=True)
-class _Round:
-    """What the model has said in this round."""
-
-    text: list[str] = field(default_factory=list)
-    fields: dict[str, Any] = field(default_factory=dict)
-    calls: dict[int, _PendingCall] = field(default_factory=dict)
-
-
 class ToolLoop:
     """Obey `next_action()`; feed `receive()`, `searched()`, `tools_done()` or `turn_kept()`; pass on what they return.
 
@@ -114,8 +90,8 @@ class ToolLoop:
         self._reason = ""  # how the answer will end once its turn is kept
         self._rounds = 0
         self._replans = 0
-        self._round = _Round()
-        self._bare = False  # did the model call our tools in the last round all the same? Then they really go
+        self._round = ModelRound()
+        self._ours_taken_away = False  # because the model called them in the last round all the same
         self._ran = False
         self._begun = False
         self._shown_calls = 0
@@ -162,7 +138,7 @@ class ToolLoop:
                 self._receive_call(event, out)
             elif isinstance(event, ReasoningDelta):
                 if event.echoed:
-                    merge_fields(self._round.fields, event.fields)
+                    self._round.fields.add(event.fields)
                 out.append(event)
             elif isinstance(event, UsageSeen):
                 add_usage(self._usage, event.usage)
@@ -211,6 +187,8 @@ class ToolLoop:
         self._ran = True
         self._last = spent or self._rounds >= self._max_rounds
         self._formatted = self._formatted or self._last
+        if self._last:
+            answered[-1]["content"] += "\n\n" + prompts.ANSWER_NOW
         return [*finished, self._grow([self._assistant_message(calls), *answered])]
 
     def turn_kept(self) -> list[Event]:
@@ -239,7 +217,7 @@ class ToolLoop:
         call = self._round.calls.get(event.index)
         if call is None:
             ours = bool(self._offer.owned) and event.name not in self._offer.client_tools
-            call = _PendingCall(self._fresh_id(event.id), event.name, [], {}, ours)
+            call = PendingCall(self._fresh_id(event.id), event.name, [], {}, ours)
             if not ours:
                 if not self._key and (self._offer.owned or self._offer.reading):
                     self._key = new_key()
@@ -267,10 +245,8 @@ class ToolLoop:
             return self._call_client(ours, theirs, reason)
         if ours and self._may_run(ours, reason):
             return self._run(ours)
-        if ours and self._last and not self._round.text and not self._bare:
-            self._bare = True  # it was told not to call and did nothing else: ask once more with no tool in sight
-            self._next_round()
-            return []
+        if ours and self._must_be_refused():
+            return self._refuse(ours)
         if not ours and self._only_announced(reason):
             return [self._nudge()]
         if not self._formatted:
@@ -279,9 +255,32 @@ class ToolLoop:
             return []
         return self._end("stop" if reason == "tool_calls" else reason)
 
-    def _may_run(self, ours: Sequence[_PendingCall], reason: str) -> bool:
-        was_cut = reason == "length" and _cut(ours[-1])
+    def _may_run(self, ours: Sequence[PendingCall], reason: str) -> bool:
+        was_cut = reason == "length" and ours[-1].is_cut()
         return not self._last and not was_cut
+
+    def _must_be_refused(self) -> bool:
+        """Calls of ours in the last round. What the model said beside them may be the answer, unless nothing but words
+        kept it from calling."""
+        return self._last and not self._ours_taken_away and (self._was_only_told() or not self._round.text)
+
+    def _refuse(self, ours: Sequence[PendingCall]) -> list[Event]:
+        """The model is asked once more, with none of our tools in sight."""
+        self._ours_taken_away = True
+        if not self._was_only_told():
+            self._next_round()
+            return []
+        refused = [_result_message(call.id, prompts.NO_MORE_CALLS) for call in ours]
+        return [self._grow([self._assistant_message(list(ours)), *refused])]
+
+    def _was_only_told(self) -> bool:
+        """Where the client may be called, no `tool_choice` says that ours may not. With a format what was said counts:
+        it would be written twice."""
+        return self._client_may_be_called() and self._offer.response_format is None
+
+    def _client_may_be_called(self) -> bool:
+        offer = self._offer
+        return offer.client_choice != "none" and any(tool_name(tool) not in offer.owned for tool in offer.body["tools"])
 
     def _only_announced(self, reason: str) -> bool:
         """Has the model promised a search instead of calling for it, and may it be reminded?"""
@@ -294,11 +293,11 @@ class ToolLoop:
         text = prompts.NUDGE.format(tool=next(iter(self._offer.owned)))
         return self._grow([self._assistant_message([]), {"role": "user", "content": text}])
 
-    def _run(self, ours: Sequence[_PendingCall]) -> list[Event]:
+    def _run(self, ours: Sequence[PendingCall]) -> list[Event]:
         self._action = RunTools(tuple(self._as_tool_call(call) for call in ours))
-        return [ToolStarted(call.id, self._tool_of(call), _arguments(call)) for call in ours]
+        return [ToolStarted(call.id, self._tool_of(call), call.as_object()) for call in ours]
 
-    def _call_client(self, ours: Sequence[_PendingCall], theirs: Sequence[_PendingCall], reason: str) -> list[Event]:
+    def _call_client(self, ours: Sequence[PendingCall], theirs: Sequence[PendingCall], reason: str) -> list[Event]:
         """The client's turn. Ours beside its calls run first; all that it does not see is kept for when it returns."""
         cut = reason in ("length", "content_filter")  # its arguments are not mended, and ours may be half
         empty = [] if cut else [call for call in theirs if not any(call.arguments)]
@@ -311,12 +310,12 @@ class ToolLoop:
             return out
         return out + self._end(self._reason)
 
-    def _keep_turn(self, calls: list[_PendingCall], results: dict[str, str]) -> None:
+    def _keep_turn(self, calls: list[PendingCall], results: dict[str, str]) -> None:
         hidden, said = self._messages[self._given :], self._assistant_message(calls)
         self._last_turn = [said, *(_result_message(id_, text) for id_, text in results.items())]
         self._action = KeepTurn(self._key, hidden, said, results)
 
-    def _as_tool_call(self, call: _PendingCall) -> ToolCall:
+    def _as_tool_call(self, call: PendingCall) -> ToolCall:
         return ToolCall(call.id, self._tool_of(call), "".join(call.arguments))
 
     def _end(self, reason: str) -> list[Event]:
@@ -334,7 +333,7 @@ class ToolLoop:
         return RoundFinished(tuple(messages))
 
     def _next_round(self) -> None:
-        self._round = _Round()
+        self._round = ModelRound()
         self._action = None
 
     def _request(self) -> dict[str, Any]:
@@ -344,52 +343,22 @@ class ToolLoop:
             return body
         if self._formatted and offer.response_format is not None:
             body["response_format"] = offer.response_format
-        if not self._last:
-            if self._ran and "tool_choice" in body:
-                body["tool_choice"] = offer.free_choice
-            return body
-        theirs = [tool for tool in body["tools"] if tool_name(tool) not in offer.owned]
-        if theirs:
-            body["tools"] = theirs
-            _set_or_drop(body, "tool_choice", offer.client_choice)
-        elif self._bare:
-            del body["tools"]
-            body.pop("tool_choice", None)
-            body.pop("parallel_tool_calls", None)
-        else:
+        if self._ours_taken_away:
+            return with_client_tools_alone(body, offer)
+        if self._last and not self._client_may_be_called():
             body["tool_choice"] = "none"
+        elif (self._ran or self._last) and "tool_choice" in body:
+            body["tool_choice"] = offer.free_choice
         return body
 
-    def _assistant_message(self, calls: list[_PendingCall]) -> dict[str, Any]:
+    def _assistant_message(self, calls: list[PendingCall]) -> dict[str, Any]:
         text = without_thinking("".join(self._round.text))
         called = {"tool_calls": [call.as_message() for call in calls]} if calls else {}
-        return {"role": "assistant", "content": text or None, **called, **self._round.fields}
+        return {"role": "assistant", "content": text or None, **called, **self._round.fields.whole()}
 
-    def _tool_of(self, call: _PendingCall) -> str:
+    def _tool_of(self, call: PendingCall) -> str:
         return self._offer.owned.get(call.name, call.name)
 
 
 def _result_message(call_id: str, text: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call_id, "content": text}
-
-
-def _arguments(call: _PendingCall) -> dict[str, Any]:
-    value = orjson.loads(repairs.replayable("".join(call.arguments)))
-    assert isinstance(value, dict)
-    return value
-
-
-def _cut(call: _PendingCall) -> bool:
-    """Did the token limit cut this call short?"""
-    try:
-        orjson.loads("".join(call.arguments))
-    except orjson.JSONDecodeError:
-        return True
-    return False
-
-
-def _set_or_drop(body: dict[str, Any], key: str, value: object) -> None:
-    if value is None:
-        body.pop(key, None)
-    else:
-        body[key] = value

@@ -1,7 +1,8 @@
 """Decides whether search is offered to the model and adds our tools to the request. Handed a `ChatRequest` and the
 operator's mode, hands on an `Offer`: the body for the model, which names are ours, and why.
 
-The order of the reasons is fixed: mode off > header off > `tool_choice` > the request asks > the mode.
+The order of the reasons is fixed: mode off > the key's mode off > header off > no provider > `tool_choice` > the
+request asks > the mode.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tools.toolbox import TOOLS
 
 from ..values.errors import refuse
 from ..values.request import ChatRequest
+from .housekeeping import is_housekeeping
 
 # A client that brings a web search of its own does not want a second one beside it.
 _CLIENT_SEARCH = re.compile(
@@ -24,6 +26,8 @@ _CLIENT_SEARCH = re.compile(
     r"|search[_-]?(?:the[_-]?)?(?:web|internet|online|google|bing)|browser?[_-]search|^websearch$",
     re.IGNORECASE,
 )
+_TELLABLE = re.compile(r"[A-Za-z0-9_.:-]{1,48}")  # what may stand in a header
+_MOST_TOLD = 12
 _PREFIX = "groundwire_"
 OUR_NAMES = frozenset(prefix + tool.name for tool in TOOLS for prefix in ("", _PREFIX))  # all that they are ever called
 
@@ -32,10 +36,13 @@ OUR_NAMES = frozenset(prefix + tool.name for tool in TOOLS for prefix in ("", _P
 class Decision:
     offered: bool
     reason: str
+    left_out: tuple[str, ...] = ()  # types of tools that the client declared and the model does not see
 
     @property
     def header(self) -> str:
-        return f"{'offered' if self.offered else 'off'}; reason={self.reason}"
+        named = dict.fromkeys(kind if _TELLABLE.fullmatch(kind) else "other" for kind in self.left_out)
+        left_out = f"; left_out={','.join(list(named)[:_MOST_TOLD])}" if named else ""
+        return f"{'offered' if self.offered else 'off'}; reason={self.reason}{left_out}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +60,14 @@ class Offer:
     reading: str = ""  # what was read before the model is asked, for one that cannot call
 
 
-def decide(request: ChatRequest, mode: str, header: str, available: bool) -> Decision:
-    """`header` is the client's `X-Groundwire-Search`; `available` says whether any provider could serve a search."""
+def decide(request: ChatRequest, mode: str, header: str, available: bool, *, key_off: bool = False) -> Decision:
+    """`header` is the client's `X-Groundwire-Search`; `available` says whether any provider could serve a search;
+    `key_off` that the caller's key may not search at all."""
     asked = request.search.asked or ("header" if header == "on" else "")
     if mode == "off":
         return Decision(False, "mode_off")
+    if key_off:
+        return Decision(False, "key_mode_off")
     if header == "off":
         return Decision(False, "header")
     if not available:
@@ -69,9 +79,11 @@ def decide(request: ChatRequest, mode: str, header: str, available: bool) -> Dec
         for param, says_so, text in _NOT_WITH_SEARCH:
             if says_so(request.body):
                 raise refuse(400, text, param=param, code="invalid_value")
-        return Decision(True, asked)
+        return Decision(False, "custom_tools") if has_custom_tools(request.body) else Decision(True, asked)
     if mode == "on_request":
         return Decision(False, "not_requested")
+    if request.wants_no_tools:
+        return Decision(False, "background")
     aside = next((reason for reason, says_so in _STEPS_ASIDE if says_so(request.body)), "")
     return Decision(not aside, aside or "auto")
 
@@ -101,16 +113,21 @@ def make_offer(request: ChatRequest, specs: Sequence[ToolSpec]) -> Offer:
 
 def without_ours(offered: Offer) -> Offer:
     """The same request with none of our tools in it, for a model that is handed what was found instead."""
-    body = dict(offered.body)
-    theirs = [tool for tool in body.pop("tools") if tool_name(tool) not in offered.owned]
-    body.pop("tool_choice", None)
-    if theirs:
-        body["tools"] = theirs
-        if offered.client_choice is not None:
-            body["tool_choice"] = offered.client_choice
+    body = with_client_tools_alone(offered.body, offered)
     if offered.response_format is not None:
         body["response_format"] = offered.response_format
-    return replace(offered, body=without_idle_choice(body), owned={}, response_format=None)
+    return replace(offered, body=body, owned={}, response_format=None)
+
+
+def with_client_tools_alone(body: Mapping[str, Any], offered: Offer) -> dict[str, Any]:
+    """A body without our tools, under the client's own choice."""
+    theirs = [tool for tool in body["tools"] if tool_name(tool) not in offered.owned]
+    bare = {key: value for key, value in body.items() if key not in ("tools", "tool_choice")}
+    if theirs:
+        bare["tools"] = theirs
+        if offered.client_choice is not None:
+            bare["tool_choice"] = offered.client_choice
+    return without_idle_choice(bare)
 
 
 def without_idle_choice(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -179,7 +196,6 @@ _NOT_WITH_SEARCH: tuple[tuple[str, Condition, str], ...] = (
         lambda body: bool(body.get("functions")),
         "Web search cannot be combined with the legacy `functions`: use `tools` instead.",
     ),
-    ("tools", has_custom_tools, "Web search cannot be combined with custom tools."),
 )
 
 # Why `auto` leaves a request alone.
@@ -192,6 +208,7 @@ _STEPS_ASIDE: tuple[tuple[str, Condition], ...] = (
     ("functions", lambda body: bool(body.get("functions") or body.get("function_call"))),
     ("custom_tools", has_custom_tools),
     ("client_search", _searches_itself),
+    ("background", is_housekeeping),
 )
 
 

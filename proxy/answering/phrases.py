@@ -33,7 +33,7 @@ _TALK = (
 _THANKS = (
     r"(?:many )?thanks?(?: you)?(?: (?:so|very) much| a lot| again| for (?:your|the) (?:help|answer)| for that)*|thx"
     r"|ty",
-    r"(?:that(?:'s| is| was)|this is|it(?:'s| is)|very|so|really)? ?(?:great|perfect|nice|cool|awesome|excellent"
+    r"(?:(?:that(?:'s| is| was)|this is|it(?:'s| is)|very|so|really) )?(?:great|perfect|nice|cool|awesome|excellent"
     r"|wonderful|helpful|amazing|brilliant)",
     r"ok(?:ay)?|al(?:l )?right|got it|i see|understood|makes sense|well done|good (?:job|bot)|lol|ha(?:ha)+|wow",
     r"cheers|never ?mind|no problem|you(?:'re| are) welcome|bye(?:[- ]bye)?|good ?bye|see you(?: later| soon"
@@ -43,7 +43,7 @@ _THANKS = (
     r"(?:muchas )?gracias|adiós|vale|de nada|grazie(?: mille)?|obrigad[oa]|спасибо|пока|감사합니다|고마워|谢谢[你您]?",
     r"多谢|感谢|好的|再见|明白了|ありがとう(?:ございます|ございました)?|どうも|了解(?:です)?|さようなら|わかりました",
 )
-SMALL_TALK = re.compile(rf"(?:[\W_]*(?:{_any(*_HELLO, *_TALK)}|({_any(*_THANKS)})))+[\W_]*", _I)
+SMALL_TALK = re.compile(rf"(?:[\W_]*+(?:{_any(*_HELLO, *_TALK)}|({_any(*_THANKS)})))+[\W_]*", _I)
 GREETED = re.compile(rf"\W*+{_any(*_HELLO)},? [^\W\d_]+[^\w?]*", _I)  # and by name
 
 _POLITE = (

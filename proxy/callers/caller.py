@@ -6,6 +6,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..config.keys import KeyPolicy
+from .limits import KeyLimits
+
+FREE = KeyPolicy()
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -15,6 +20,14 @@ class Caller:
     # The client's own `Authorization`, for an upstream that takes each client's key; None where that opened our door.
     upstream_key: str | None = field(default="", repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)  # what it presented: must not leave in a query
+    policy: KeyPolicy = FREE  # what it may do
+    limits: KeyLimits | None = None  # how much of it; None: as much as it likes
+
+    @property
+    def line(self) -> str:
+        """Where it waits; lines take turns. Without keys it is the credential that it happens to send: then only this
+        machine can reach us, and addresses tell nobody apart."""
+        return self.owner or (self.secrets[0] if self.secrets else "")
 
 
 NOBODY = Caller()

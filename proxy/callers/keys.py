@@ -6,11 +6,15 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
-from ..config.settings import ClientKey, key_names
+from ..config.keys import ClientKey, KeyPolicy, key_names
 from ..values.errors import refuse
 from .caller import Caller
+from .limits import KeyLimits
 
 Headers = Mapping[bytes, Sequence[bytes]]
 
@@ -19,49 +23,73 @@ _OWN_HEADER = (b"x-groundwire-key",)
 _BEARER = b"bearer "
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """One of our keys: what is said of it."""
+
+    name: str
+    admin: bool
+    ends: datetime | None
+    policy: KeyPolicy
+    limits: KeyLimits | None
+
+
 class ClientKeys:
     """`secret` is what owners are named with, the same in all processes that share a store. `any_owner`: without keys
     of our own a caller is known by the key that it brings for an upstream."""
 
     def __init__(
-        self, keys: Sequence[ClientKey], secret: Callable[[], Awaitable[bytes]], *, any_owner: bool = False
+        self,
+        keys: Sequence[ClientKey],
+        secret: Callable[[], Awaitable[bytes]],
+        *,
+        groups: Mapping[str, KeyPolicy] | None = None,
+        any_owner: bool = False,
     ) -> None:
-        self._keys = [(_digest(key.key.get_secret_value().encode()), key) for key in keys]
-        self._names = key_names(keys)
         self._secret = secret
         self._any_owner = any_owner
+        self._known: Mapping[bytes, _Known] = {}
+        self.change(keys, groups or {})
+
+    def change(self, keys: Sequence[ClientKey], groups: Mapping[str, KeyPolicy]) -> None:
+        """From now on these are valid, and no others. Who was let in before stays."""
+        named = zip(keys, key_names(keys), strict=True)
+        self._known = {bytes.fromhex(key.digest): _known(key, name, groups) for key, name in named}
 
     @property
     def required(self) -> bool:
-        return bool(self._keys)
+        return bool(self._known)
 
     async def identify(self, headers: Headers) -> Caller:
         """Who sends these headers. Raises `RequestError` where a key is required and none of ours is there."""
         upstream_key = _authorization(headers)
         passed = _without_scheme(upstream_key.encode("latin-1"))
-        if not self._keys:
+        if not self._known:
             owner = await self._owner(passed if self._any_owner else b"")
             return Caller("", owner, admin=True, upstream_key=upstream_key, secrets=_readable(passed))
         own = _OWN_HEADER[0] in headers
         credential = _presented(headers, _OWN_HEADER if own else _SHARED_HEADERS)
-        place = self._place(credential)
-        if place is None:
+        known = self._find(credential)
+        if known is None:
             text = "The API key is missing or not valid for this server. Send it as `Authorization: Bearer …`."
             raise refuse(401, text, kind="authentication_error", code="invalid_api_key")
-        spent = not own or self._place(passed) is not None
+        if known.ends is not None and time.time() > known.ends.timestamp():
+            text = f"The API key '{known.name}' ended on {known.ends:%Y-%m-%d %H:%M %Z}; ask for a new one."
+            raise refuse(401, text, kind="authentication_error", code="expired_api_key")
+        spent = not own or self._find(passed) is not None
         return Caller(
-            self._names[place],
+            known.name,
             await self._owner(credential),
-            self._keys[place][1].admin,
+            known.admin,
             None if spent else upstream_key,
             _readable(credential, passed),
+            known.policy,
+            known.limits,
         )
 
-    def _place(self, key: bytes) -> int | None:
-        """Which of our keys it is. Every one is compared, found or not, so that the time taken tells nothing."""
-        digest = _digest(key)
-        matches = [hmac.compare_digest(digest, known) for known, _ in self._keys]
-        return matches.index(True) if any(matches) else None
+    def _find(self, key: bytes) -> _Known | None:
+        """Which of our keys it is. It is looked up by its digest, so that the time taken says nothing of any key."""
+        return self._known.get(hashlib.sha256(key).digest())
 
     async def _owner(self, credential: bytes) -> str:
         if not credential:
@@ -69,9 +97,16 @@ class ClientKeys:
         return hmac.digest(await self._secret(), credential, "sha256").hex()
 
 
+def _known(key: ClientKey, name: str, groups: Mapping[str, KeyPolicy]) -> _Known:
+    policy = key.policy(groups)
+    return _Known(name, key.admin, key.expires, policy, KeyLimits.of(name, policy))
+
+
 def _authorization(headers: Headers) -> str:
-    """The header in one spelling, wherever it is looked at."""
+    """The header in one spelling, wherever it is looked at. Clients of Anthropic's API have another one for it."""
     given = headers.get(b"authorization", (b"",))[0]
+    if not given and (other := headers.get(b"x-api-key", (b"",))[0].strip()):
+        given = _BEARER + other
     if given[: len(_BEARER)].lower() == _BEARER:
         given = b"Bearer " + _without_scheme(given)
     return given.decode("latin-1")
@@ -95,7 +130,3 @@ def _readable(*keys: bytes) -> tuple[str, ...]:
 def _without_scheme(authorization: bytes) -> bytes:
     has_scheme = authorization[: len(_BEARER)].lower() == _BEARER
     return (authorization[len(_BEARER) :] if has_scheme else authorization).strip()
-
-
-def _digest(key: bytes) -> bytes:
-    return hashlib.sha256(key).digest()

@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Awaitable, Iterator
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from providers.base import Role, SearchQuery
@@ -22,16 +22,18 @@ from providers.chain import AllFailed, Owner, ReadChain, SearchChain
 from providers.errors import NoResults, ProviderError, TimedOut
 from providers.gateway import ProviderGateway
 from providers.registry import SERVICES, NamedProvider, ProviderEntry
+from providers.web.egress import Egress
 from tools.clean import one_line
 
+from ..config.secrets import secrets_of
 from ..config.settings import Config
 from ..config.upstreams import UpstreamConfig
 from ..house import House
 from ..store.store import MemoryStore, Store
 from ..upstreams.client import UpstreamClient
-from ..upstreams.failures import masked
 from ..values.errors import RequestError
 from ..values.events import Failed, Replan, ToolCallDelta
+from ..values.secrets import masked
 from . import remedies
 from .remedies import PROBE_PAGE, PROBE_TEXT
 from .terminal import opened
@@ -48,7 +50,6 @@ PROBE_TOOL = {
 }
 LIMIT = 15.0  # seconds for each try
 LOADING = 4  # times as long for a model: its server may have to load it first
-SHORTEST_SECRET = 8  # a report is pasted into issues: rather one word too many is masked
 
 # What servers list besides models that chat; asking those would say nothing about tools.
 _NOT_FOR_CHAT = re.compile(
@@ -106,10 +107,10 @@ async def check(config: Config, given: argparse.Namespace) -> int:
 
 async def examine(house: House, *, page: str = PROBE_PAGE, limit: float = LIMIT) -> Report:
     """Tries everything at once, readers with `page`, each for about `limit` seconds."""
-    gateway = ProviderGateway(house.config.cooldown)
+    gateway, egress = ProviderGateway(house.config.cooldown), house.config.network.egress
     entries = {entry.name: entry for entry in house.config.providers}
     async with asyncio.TaskGroup() as group:
-        upstreams = [group.create_task(_try_upstream(upstream, limit)) for upstream in house.upstreams]
+        upstreams = [group.create_task(_try_upstream(upstream, egress, limit)) for upstream in house.upstreams]
         roles = [
             group.create_task(_try_provider(member, entries[member.name], role, gateway, page, limit))
             for role in ("search", "read")
@@ -118,7 +119,9 @@ async def examine(house: House, *, page: str = PROBE_PAGE, limit: float = LIMIT)
         ]
         store = group.create_task(_try_store(house.store, limit))
     findings = [finding for upstream in upstreams for finding in upstream.result()] + [role.result() for role in roles]
-    return Report(findings + store.result(), list(_notes(house)))
+    secrets = secrets_of(house.config)  # a report is pasted into issues, and servers repeat what they were sent
+    shown = [replace(found, detail=masked(found.detail, secrets)) for found in findings + store.result()]
+    return Report(shown, list(_notes(house)))
 
 
 def _print(report: Report) -> None:
@@ -170,22 +173,22 @@ async def _try_store(store: Store, limit: float) -> list[Finding]:
 # Upstreams
 
 
-async def _try_upstream(upstream: UpstreamClient, limit: float) -> list[Finding]:
+async def _try_upstream(upstream: UpstreamClient, egress: Egress, limit: float) -> list[Finding]:
     config = upstream.config
     if config.passes_key:  # nobody's key is at hand
         return [Finding(config.name, "upstream", True, 0.0, "not tried: each client brings its own key")]
-    listing = await _try(config.name, "upstream", _list_models(upstream), limit, remedies.to_start(config))
+    listing = await _try(config.name, "upstream", _list_models(upstream, egress), limit, remedies.to_start(config))
     if not listing.ok or config.type == "demo" or not await upstream.models():
         return [listing]
     loading = "it may still be loading the model: ask it once with `groundwire ask`, then check again"
-    return [listing, await _try(config.name, "tools", _call_a_tool(upstream), limit * LOADING, loading)]
+    return [listing, await _try(config.name, "tools", _call_a_tool(upstream, egress), limit * LOADING, loading)]
 
 
-async def _list_models(upstream: UpstreamClient) -> str:
+async def _list_models(upstream: UpstreamClient, egress: Egress) -> str:
     try:
         listed, served = await upstream.transport.models(), await upstream.models()
     except RequestError as error:
-        raise _upstream_trouble(upstream.config, error.failed) from None
+        raise _upstream_trouble(upstream.config, error.failed, egress) from None
     if not listed and upstream.config.type == "litellm":
         return "not tried: its models are patterns, and LiteLLM lists none"
     if not listed:
@@ -199,7 +202,7 @@ async def _list_models(upstream: UpstreamClient) -> str:
     return f"{_counted(len(served), 'model')}: {', '.join(served[:5])}"
 
 
-async def _call_a_tool(upstream: UpstreamClient) -> str:
+async def _call_a_tool(upstream: UpstreamClient, egress: Egress) -> str:
     """Whether the first model that chats calls a tool; one that answers without may do so when it matters."""
     served = await upstream.models()
     model = next((name for name in served if not _NOT_FOR_CHAT.search(name)), served[0])
@@ -209,10 +212,10 @@ async def _call_a_tool(upstream: UpstreamClient) -> str:
     body = {"model": model, "messages": [PROBE_QUESTION], "tools": [PROBE_TOOL], "tool_choice": "auto"}
     called = await _ask(upstream, {**body, "stream": False, "max_tokens": 64})
     if isinstance(called, Replan):
-        said = _without_keys(upstream.config, str(called.failed.error["message"]))
+        said = str(called.failed.error["message"])
         return f"{model} is refused tools ({said}): {_WITHOUT_TOOLS[called.tool_mode]}{remedies.to_call_tools(said)}"
     if isinstance(called, Failed):
-        raise _model_trouble(upstream.config, model, called)
+        raise _model_trouble(upstream.config, model, called, egress)
     return f"{model} calls tools" if called else f"{model} answered without calling the tool, which is fine"
 
 
@@ -227,9 +230,9 @@ async def _ask(upstream: UpstreamClient, body: dict[str, Any]) -> Failed | Repla
     return called
 
 
-def _model_trouble(config: UpstreamConfig, model: str, failed: Failed) -> Trouble:
-    said = _without_keys(config, str(failed.error["message"]))
-    trouble = _upstream_trouble(config, failed)
+def _model_trouble(config: UpstreamConfig, model: str, failed: Failed, egress: Egress) -> Trouble:
+    said = str(failed.error["message"])
+    trouble = _upstream_trouble(config, failed, egress)
     if "tool" in said.lower() and config.of(model).tool_calls == "native":
         fix = f"set `tool_calls: auto` for upstream {config.name!r}, so that {model} gets its tools in words"
         return Trouble(f"{model} was refused tools: {said}{remedies.to_call_tools(said)}", fix)
@@ -237,18 +240,14 @@ def _model_trouble(config: UpstreamConfig, model: str, failed: Failed) -> Troubl
     return Trouble(f"{model}: {trouble}", no_chat if failed.status in (400, 404, 422) else trouble.fix)
 
 
-def _upstream_trouble(config: UpstreamConfig, failed: Failed) -> Trouble:
-    said = _without_keys(config, str(failed.error["message"]))
+def _upstream_trouble(config: UpstreamConfig, failed: Failed, egress: Egress) -> Trouble:
+    said = str(failed.error["message"])
     code = str(failed.error.get("code"))
     if code.startswith("upstream_"):
         detail = said.partition(". ")[0]  # what comes after it is advice, and ours is meant for this upstream
     else:
         detail, code = f"HTTP {failed.status}: {said}", str(failed.status)
-    return Trouble(detail, remedies.for_upstream(config, code))
-
-
-def _without_keys(config: UpstreamConfig, text: str) -> str:
-    return masked(text, (config.api_key.get_secret_value(), *config.headers.values()), SHORTEST_SECRET)
+    return Trouble(detail, remedies.for_upstream(config, code, egress))
 
 
 # Providers

@@ -1,5 +1,6 @@
-"""The command line: `serve`, `ask`, `search`, `open`, `check`. Handed arguments and the environment; reads the config,
-puts the house together and prints. Every mistake of the operator ends in one readable message and exit code 2.
+"""The command line: `serve`, `ask`, `search`, `open`, `check`, `key`, `usage`. Handed arguments and the environment;
+reads the config, puts the house together and prints. Every mistake of the operator ends in one readable message and
+exit code 2.
 """
 
 from __future__ import annotations
@@ -7,16 +8,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import secrets
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from providers.registry import ProviderConfigError
 
-from ..config.settings import Config, ConfigError, load
-from ..watching.log import set_up
+from ..config.secrets import secrets_of
+from ..config.settings import Config, ConfigError, config_file, load
+from ..watching.log import hide, set_up
+from . import key
 
 Command = Callable[[Config, argparse.Namespace], Coroutine[Any, Any, int]]
 
@@ -26,13 +29,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if given.command == "serve":
             return _serve(given)
+        if given.command == "key":
+            return key.new(given.name)
         from . import check as doctor
         from . import terminal
+        from .usage import usage
 
         config = load(given.config, os.environ)
         # What they print says it all; but `check` sends people to `search` and `open` to see where a provider fails.
+        hide(secrets_of(config))
         set_up(config.log, groundwire="error", providers="critical" if given.command == "check" else "warning")
-        command: Command = doctor.check if given.command == "check" else getattr(terminal, given.command)
+        others: dict[str, Command] = {"check": doctor.check, "usage": usage}
+        command: Command = others.get(given.command) or getattr(terminal, given.command)
         code = asyncio.run(command(config, given))
         sys.stdout.flush()  # here, where a closed pipe is still ours to handle
         return code
@@ -47,8 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _serve(given: argparse.Namespace) -> int:
-    config = _config_to_serve(given)
-    set_up(config.log)
+    environ = _environment_to_serve(given)
+    config = load(given.config, environ, host=given.host, port=given.port)
+    hide(secrets_of(config))
+    set_up(config.log, queued=True)
     from ..serving.process import bind, serve  # the web server is only loaded where one is wanted
 
     try:
@@ -58,25 +68,36 @@ def _serve(given: argparse.Namespace) -> int:
         print(f"Cannot listen on {where}: {error.strerror}. Choose another with --port or --host.", file=sys.stderr)
         return 2
     host, port = listener.getsockname()[:2]
-    server = config.server.model_copy(update={"port": port})
     shown = f"[{host}]" if ":" in host else host
 
     def started() -> None:
         print(f"Groundwire is listening on http://{shown}:{port}", flush=True)
         print(f'Point any OpenAI client at it: OpenAI(base_url="http://{shown}:{port}/v1")', flush=True)
 
-    serve(config.model_copy(update={"server": server}), listener, started)
+    def reread() -> Config | None:
+        if config_file(given.config, environ) is None:
+            return None
+        fresh = load(given.config, environ, host=given.host, port=given.port)
+        hide((*secrets_of(config), *secrets_of(fresh)))
+        return _on_port(fresh, port) if fresh.server.port == config.server.port else fresh
+
+    serve(_on_port(config, port), listener, started, reread)
     return 0
 
 
-def _config_to_serve(given: argparse.Namespace) -> Config:
-    """The config. A container is open to others from the start, so without keys it makes one and prints it."""
+def _on_port(config: Config, port: int) -> Config:
+    """With the port that is really bound, where any was wanted."""
+    return config.model_copy(update={"server": config.server.model_copy(update={"port": port})})
+
+
+def _environment_to_serve(given: argparse.Namespace) -> Mapping[str, str]:
+    """The environment. A container is open to others from the start, so without keys it makes one and prints it."""
     environ = dict(os.environ)
     wanted = environ.get("GROUNDWIRE_GENERATE_KEY") == "1"
     if wanted and not load(given.config, environ, host="127.0.0.1", port=given.port).server.keys:
-        environ["GROUNDWIRE_KEYS"] = "gw-" + secrets.token_urlsafe(24)
+        environ["GROUNDWIRE_KEYS"] = key.generated()
         print(f"No keys are configured. Clients need this one: {environ['GROUNDWIRE_KEYS']}", flush=True)
-    return load(given.config, environ, host=given.host, port=given.port)
+    return environ
 
 
 def _port(text: str) -> int:
@@ -84,6 +105,13 @@ def _port(text: str) -> int:
     if not 0 <= port <= 65_535:
         raise argparse.ArgumentTypeError("must be between 0 and 65535")
     return port
+
+
+def _day(text: str) -> str:
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise argparse.ArgumentTypeError("must be a day such as 2027-12-31") from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -114,6 +142,17 @@ def _parser() -> argparse.ArgumentParser:
     read = add("open", "Run one open_page, as the model would get it.")
     read.add_argument("url", nargs="+")
     read.add_argument("--json", action="store_true", help="print JSON; a list for several URLs")
+
+    made = add("key", "Make a key for a client: `groundwire key new`.")
+    made.add_argument("action", choices=["new"])
+    made.add_argument("--name", default="", metavar="N", help="what the log calls its owner")
+
+    used = add("usage", "Print what each key used, per model and day, as the running server counted it.")
+    used.add_argument("--url", metavar="U", help="the server to ask; the one that the config describes if left out")
+    used.add_argument("--key", metavar="N", help="of this key alone, by its name")
+    used.add_argument("--from", dest="first", type=_day, metavar="D", help="from this day on, such as 2027-12-01")
+    used.add_argument("--to", dest="last", type=_day, metavar="D", help="up to this day")
+    used.add_argument("--json", action="store_true", help="print JSON")
 
     check = add("check", "Try every provider and upstream, and name what is broken and how to mend it.")
     check.add_argument("--json", action="store_true", help="print JSON")

@@ -10,11 +10,13 @@ from urllib.parse import urlsplit
 
 from providers.base import Role
 from providers.cooldown import CoolingDown
-from providers.errors import AuthFailed, NoResults, ProviderError, QuotaExceeded, RateLimited, TimedOut
+from providers.errors import AuthFailed, NoResults, ProviderError, ProxyFailed, QuotaExceeded, RateLimited, TimedOut
 from providers.registry import SERVICES, NamedProvider, ProviderEntry
+from providers.web.egress import Egress
 
 from ..config.environment import OLLAMA
 from ..config.upstreams import UpstreamConfig
+from ..upstreams.session import PROXY_CODES
 
 # What a search and a page are tried with: some remedies name them.
 PROBE_TEXT = "web search"
@@ -52,6 +54,8 @@ _FLAG = re.compile(r"--[a-z][a-z-]+")
 
 def for_provider(member: NamedProvider, entry: ProviderEntry, role: Role, error: ProviderError) -> str:
     """What its service advises, else the failure itself, else what is usual for such a failure."""
+    if isinstance(error, ProxyFailed):
+        return error.fix
     service = SERVICES.get(entry.type)
     key = service.variable if service and service.sets == "api_key" else ""
     words = {
@@ -77,14 +81,17 @@ def _to_reach(member: NamedProvider, entry: ProviderEntry, role: Role, error: Pr
     if entry.type not in SERVICES and not isinstance(error, TimedOut):
         return f"run `{_AGAIN[role].format(name=entry.name)}`, which says where the provider fails"
     if role == "read" and member.reads_itself:
-        return "let this machine reach the web: see its network, DNS and firewall"
+        return "let this machine reach the web (network, DNS, firewall), or set `network.proxy` and `proxy_for_pages`"
     if entry.base_url or member.private:
         return f"see that it runs and reaches the web, and that `base_url` of provider {entry.name!r} is right"
     return "see that this machine reaches the service (network, DNS, firewall), or try again later"
 
 
-def for_upstream(config: UpstreamConfig, code: str) -> str:
-    """`code` is ours, or the status that it answered with."""
+def for_upstream(config: UpstreamConfig, code: str, egress: Egress) -> str:
+    """`code` is ours, or the status that it answered with; `egress` is the network's."""
+    proxy = config.way_out(egress).proxy_to_url(config.base_url or "https://")
+    if proxy is not None and code in PROXY_CODES:
+        return proxy.remedy(PROXY_CODES[code])
     return _UPSTREAM.get(code, _UPSTREAM_ELSE).format(name=config.name, start=to_start(config))
 
 

@@ -13,13 +13,17 @@ from providers.base import Role
 from providers.registry import able_to, types
 
 from .file import KeyPath
+from .keys import KeyPolicy
+from .prices import PricesConfig
 
 if TYPE_CHECKING:
+    from .keys import KeyPolicy
     from .settings import Config, ServerConfig
 
 Problems = Iterator[tuple[KeyPath, str]]
 
 _PORTS = {"http": 80, "https": 443}
+_ASKS_NOBODY = "local"  # its base_url is where its documents are cited
 _ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 compared, not bound
 
 
@@ -33,6 +37,12 @@ def _open_door(config: Config) -> Problems:
         yield ("server", "host"), "must be 127.0.0.1 while there are no client keys; set server.keys or GROUNDWIRE_KEYS"
 
 
+def _open_to_all_pages(config: Config) -> Problems:
+    """Every page that somebody here looks at could use the models."""
+    if "*" in config.server.cors and not config.server.keys:
+        yield ("server", "cors"), "must not be * while there are no client keys; list origins, or set server.keys"
+
+
 def _equal_key_names(config: Config) -> Problems:
     """Written names alone are to blame: a key without one is called by its place, whatever others are called."""
     keys, names = config.server.keys, config.server.key_names
@@ -40,6 +50,64 @@ def _equal_key_names(config: Config) -> Problems:
     for index, key in enumerate(keys):
         if key.name and (key.name in names[:index] or key.name in by_place):
             yield ("server", "keys", index, "name"), "must not be the name of another key"
+
+
+def _equal_keys(config: Config) -> Problems:
+    digests = [key.digest for key in config.server.keys]
+    for index, digest in enumerate(digests):
+        if digest in digests[:index]:
+            yield ("server", "keys", index), "must not be the same key as another one"
+
+
+def _unpriced_budgets(config: Config) -> Problems:
+    """Money that nobody counts would never be used up."""
+    if config.prices != PricesConfig():
+        return
+    sentence = "needs `prices`: without them nothing costs anything"
+    for index, key in enumerate(config.server.keys):
+        yield from ((("server", "keys", index, *path), sentence) for path in _costs(key))
+    for name, group in config.server.groups.items():
+        yield from ((("server", "groups", name, *path), sentence) for path in _costs(group))
+
+
+def _costs(policy: KeyPolicy) -> Iterator[KeyPath]:
+    spans = {"day": policy.budget.day, "month": policy.budget.month}
+    return (("budget", span, "cost") for span, allowance in spans.items() if allowance.cost is not None)
+
+
+def _wrong_prices(config: Config) -> Problems:
+    for pattern in config.prices.models:
+        if not set("*?[") & set(pattern) and not _is_served(config, pattern):
+            sentence = "must be a pattern, a model that an upstream here serves, or an upstream's name, / and a model"
+            yield ("prices", "models", pattern), sentence
+    for name, price in config.prices.providers.items():
+        for role in sorted(price.model_fields_set):
+            able = able_to(role, config.providers)  # type: ignore[arg-type]  # its fields are the roles
+            if name not in able:
+                valid = ", ".join(able) or "none is configured"
+                yield ("prices", "providers", name), f"must be the name of a provider that can {role} ({valid})"
+
+
+def _unknown_groups(config: Config) -> Problems:
+    known = ", ".join(config.server.groups) or "there is none"
+    for index, key in enumerate(config.server.keys):
+        if key.group and key.group not in config.server.groups:
+            yield ("server", "keys", index, "group"), f"must be one of server.groups ({known})"
+
+
+def _unknown_key_providers(config: Config) -> Problems:
+    """Names in the search policies of keys and groups."""
+    names = [provider.name for provider in config.providers]
+    policies: list[tuple[KeyPath, KeyPolicy]] = [
+        *((("server", "keys", index), key) for index, key in enumerate(config.server.keys)),
+        *((("server", "groups", name), group) for name, group in config.server.groups.items()),
+    ]
+    for path, policy in policies:
+        chosen = policy.search.providers
+        for index, name in enumerate(chosen if isinstance(chosen, list) else ()):
+            if name not in names:
+                valid = ", ".join(names) or "none is configured"
+                yield (*path, "search", "providers", index), f"must be the name of a provider ({valid})"
 
 
 def _own_listener(config: Config) -> Problems:
@@ -50,6 +118,15 @@ def _own_listener(config: Config) -> Problems:
                 "OPENAI_BASE_URL may name Groundwire for its clients only"
             )
             yield ("upstreams", index, "base_url"), sentence
+
+
+def _own_search(config: Config) -> Problems:
+    """We speak as some services do, and would ask ourselves without end."""
+    for index, provider in enumerate(config.providers):
+        asked = provider.base_url if provider.type != _ASKS_NOBODY else None
+        if asked and _is_url(asked) and _is_own_listener(asked, config.server):
+            sentence = f"must be another server: port {config.server.port} of this machine is Groundwire itself"
+            yield ("providers", index, "base_url"), sentence
 
 
 def _wrong_fallbacks(config: Config) -> Problems:
@@ -100,15 +177,43 @@ def _unable_providers(config: Config) -> Problems:
                 yield ("tools", role, index), f"must be the name of a provider that can {role} ({valid})"
 
 
+def _proxy_for_nothing(config: Config) -> Problems:
+    network = config.network
+    if network.proxy_for_pages and not network.proxy.get_secret_value() and not network.trust_env:
+        yield ("network", "proxy_for_pages"), "needs network.proxy, or network.trust_env and a proxy in the environment"
+
+
+def _two_ways_of_one_account(config: Config) -> Problems:
+    """LiteLLM keeps one connection pool for a key and an address, whatever else was said of them."""
+    ways: dict[tuple[str, str], object] = {}
+    for index, upstream in enumerate(config.upstreams):
+        if upstream.type == "litellm":
+            way = upstream.way_out(config.network.egress)
+            if ways.setdefault((upstream.base_url, upstream.key), way) != way:
+                sentence = (
+                    "must be that of the other litellm upstream with this key and address: they share connections"
+                )
+                yield ("upstreams", index, "proxy"), sentence
+
+
 _CHECKS: tuple[Callable[[Config], Problems], ...] = (
     _open_door,
+    _open_to_all_pages,
     _equal_key_names,
+    _equal_keys,
+    _unpriced_budgets,
+    _wrong_prices,
+    _unknown_groups,
+    _unknown_key_providers,
     _own_listener,
+    _own_search,
     _wrong_fallbacks,
     _wrong_aliases,
     _unknown_types,
     _equal_names,
     _unable_providers,
+    _proxy_for_nothing,
+    _two_ways_of_one_account,
 )
 
 
@@ -124,6 +229,14 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _is_url(text: str) -> bool:
+    """What is none is named where the provider is made."""
+    try:
+        return urlsplit(text).scheme in _PORTS and urlsplit(text).port != 0
+    except ValueError:
+        return False
 
 
 def _is_own_listener(base_url: str, server: ServerConfig) -> bool:

@@ -36,7 +36,7 @@ _MAX_BYTES = 1 << 20
 _MAX_NODES = 10_000  # after aliases are followed, so a few lines cannot unfold into millions
 _MAX_DEPTH = 32
 _MAX_SHOWN = 10
-_SECRET = {"api_key", "keys", "key", "headers", "options", "base_url", "store"}  # URLs may carry a password
+_SECRET = {"api_key", "keys", "key", "headers", "options", "base_url", "store", "proxy"}  # URLs may carry a password
 
 _REFERENCE = re.compile(
     r"\$(?:(?P<dollar>\$)|\{(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?\}|(?P<broken>\{))", re.A
@@ -62,13 +62,17 @@ _SHAPES: dict[type, str] = {dict: " (given: a mapping)", list: " (given: a list)
 
 
 class ConfigError(Exception):
-    """`str(error)` is the whole message: what is wrong, where, and a minimal config that works."""
+    """`str(error)` is the whole message: what is wrong, where, and a minimal config that works; `line` is what is
+    wrong alone, for a log."""
 
     def __init__(self, origin: str, problems: Iterable[str]) -> None:
         found = list(problems)
         shown = "\n".join(f"  {problem}" for problem in found[:_MAX_SHOWN])
         if len(found) > _MAX_SHOWN:
             shown += f"\n  … and {len(found) - _MAX_SHOWN} more"
+        self.line = f"{origin} cannot be used: " + "; ".join(
+            " ".join(problem.split()) for problem in found[:_MAX_SHOWN]
+        )
         example = "\n".join(f"  {line}" for line in EXAMPLE.splitlines())
         super().__init__(f"{origin} cannot be used:\n{shown}\n\nA minimal config.yaml that works:\n\n{example}")
 
@@ -81,11 +85,12 @@ class Document:
     values: dict[str, Any] = field(default_factory=dict)
     places: dict[KeyPath, str] = field(default_factory=dict)
     written: dict[KeyPath, str] = field(default_factory=dict)  # scalars as typed, before the environment is read
+    words: frozenset[str] = frozenset()  # of the config language, which may be shown anywhere
 
     def problem(self, path: KeyPath, sentence: str) -> str:
         """`line 12, tools.max_rounds: …`; what has no place of its own has that of what it stands in."""
         place = next((self.places[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self.places), "")
-        return ", ".join(part for part in (place, dotted(path)) if part) + ": " + sentence
+        return ", ".join(part for part in (place, dotted(path, self.words)) if part) + ": " + sentence
 
     def problems(self, error: ValidationError, schema: type[BaseModel]) -> Iterator[str]:
         for detail in error.errors(include_url=False):
@@ -122,15 +127,16 @@ def _unknown_key(key: str, valid: list[str]) -> str:
     return f"unknown key; {hint}valid here: {', '.join(valid)}"
 
 
-def dotted(path: KeyPath) -> str:
-    """`('upstreams', 0, 'name')` as `upstreams[0].name`. What is not a plain word may be a misplaced secret: masked."""
+def dotted(path: KeyPath, words: frozenset[str]) -> str:
+    """`('upstreams', 0, 'name')` as `upstreams[0].name`. What is not a plain word, or where keys stand not one of
+    these `words`, may be a misplaced secret: masked."""
     text, secret = "", False
     for part in path:
         if isinstance(part, int):
             text += f"[{part}]"
             continue
         plain = re.fullmatch(r"[A-Za-z][\w-]{0,31}", part, re.A) and not secret
-        text += ("." if text else "") + (part if plain or part in ("key", "name") else "***")
+        text += ("." if text else "") + (part if plain or part in words else "***")
         secret = secret or part in ("keys", "api_key")
     return text
 
@@ -138,11 +144,11 @@ def dotted(path: KeyPath) -> str:
 def read(path: Path, environ: Mapping[str, str], schema: type[BaseModel]) -> Document:
     origin = str(path)
     text = _text(path)
+    document = Document(origin, words=_words(schema))
     try:
         root = _compose(text)
     except yaml.YAMLError as error:
-        raise ConfigError(origin, [_syntax(error, text, _words(schema))]) from None
-    document = Document(origin)
+        raise ConfigError(origin, [_syntax(error, text, document.words)]) from None
     if root is None:
         return document
     if not isinstance(root, yaml.MappingNode):
@@ -245,7 +251,7 @@ class _Builder:
         for key_node, value_node in node.value:
             line = f"line {key_node.start_mark.line + 1}"
             if not isinstance(key_node, yaml.ScalarNode):
-                self.problems.append(f"{line}, {dotted(path) or 'top level'}: a key must be a word")
+                self.problems.append(f"{line}, {self._place(path)}: a key must be a word")
                 continue
             inner = (*path, key_node.value)
             self._document.places[inner] = line
@@ -254,9 +260,7 @@ class _Builder:
                 continue
             seen.add(key_node.value)
             if key_node.tag == _TAG + "merge":
-                self.problems.append(
-                    f"{line}, {dotted(path) or 'top level'}: merge keys (<<) are not used in this file"
-                )
+                self.problems.append(f"{line}, {self._place(path)}: merge keys (<<) are not used in this file")
             value = self._value(value_node, inner)
             if value is not None:  # a key with nothing behind it is a key left out
                 values[key_node.value] = value
@@ -294,6 +298,9 @@ class _Builder:
             self._complain(path, f"the variable {name} is not set; set it, or write ${{{name}:-default}}")
         return self._environ.get(name, "")
 
+    def _place(self, path: KeyPath) -> str:
+        return dotted(path, self._document.words) or "top level"
+
     def _complain(self, path: KeyPath, sentence: str) -> None:
         self.problems.append(self._document.problem(path, sentence))
 
@@ -319,9 +326,14 @@ def _inner_model(annotation: object) -> type[BaseModel] | None:
 
 
 def _keys_at(schema: type[BaseModel], path: KeyPath) -> list[str]:
+    chosen = False  # is the next part a name that the operator chose?
     for part in path:
-        if isinstance(part, str):
-            schema = _inner_model(schema.model_fields[part].annotation) or schema
+        if isinstance(part, str) and not chosen:
+            kind = schema.model_fields[part].annotation
+            schema = _inner_model(kind) or schema
+            chosen = get_origin(kind) is dict
+        else:
+            chosen = False
     return list(schema.model_fields)
 
 

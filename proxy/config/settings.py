@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,18 +21,19 @@ from pydantic import (
     PlainValidator,
     SecretStr,
     ValidationError,
-    field_validator,
-    model_validator,
 )
 
 from providers.registry import BOTH, ProviderEntry, able_to
 from providers.settings import CacheSettings, CooldownSettings, Count, Seconds, no_switch, off
 
-from ..values.dialect import CitationStyle
+from ..values.request import CitationStyle
 from . import environment
 from .contradictions import contradictions
 from .file import ConfigError as ConfigError
 from .file import Document, read
+from .keys import ClientKey, Domain, KeyPolicy, key_names
+from .network import NetworkConfig
+from .prices import PricesConfig
 from .redis_address import RedisAddress
 from .upstreams import STRICT, Mode, Name, UpstreamConfig
 
@@ -43,10 +44,16 @@ def _host(value: str) -> str:
     return value.strip("[]").rstrip(".").lower()
 
 
-def _domain(value: str) -> str:
-    if not re.fullmatch(r"[\w-]+(\.[\w-]+)*", value):
-        raise ValueError("must be a bare domain such as example.org; its subdomains are included")
-    return value.lower()
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+
+
+def _origin(value: str) -> str:
+    """As a browser writes it: without the port that its scheme has anyhow."""
+    if value != "*" and not re.fullmatch(
+        r"[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[1-9][0-9]{0,4})?", value
+    ):
+        raise ValueError("must be an origin such as https://app.example.org, in small letters and without a path; or *")
+    return value.removesuffix(_DEFAULT_PORTS.get(value.partition(":")[0], " "))
 
 
 def _network(value: object) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
@@ -56,19 +63,12 @@ def _network(value: object) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         raise ValueError("must be a network such as 10.0.0.0/8") from None
 
 
-def _key_name(value: str) -> str:
-    if len(value) > 64 or not value.isprintable():
-        raise ValueError("must be one line of at most 64 characters")
-    return value
-
-
 def _store(value: str) -> str:
     if value != "memory":
         RedisAddress.read(value)
     return value
 
 
-Domain = Annotated[str, AfterValidator(_domain)]
 Network = Annotated[ipaddress.IPv4Network | ipaddress.IPv6Network, PlainValidator(_network)]
 
 
@@ -76,40 +76,27 @@ class _Section(BaseModel):
     model_config = STRICT
 
 
-class ClientKey(_Section):
-    """One client's key, written as a string or as `{key, name, admin}`."""
-
-    key: SecretStr
-    name: Annotated[str, AfterValidator(_key_name)] = ""
-    admin: bool = False
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_string(cls, value: object) -> object:
-        return value if isinstance(value, dict | bool) else {"key": value}
-
-    @field_validator("key")
-    @classmethod
-    def _sendable(cls, key: SecretStr) -> SecretStr:
-        if not re.fullmatch(r"[!-~]+", key.get_secret_value()):
-            raise ValueError("must be printable ASCII without spaces, and not empty")
-        return key
-
-
-def key_names(keys: Sequence[ClientKey]) -> list[str]:
-    """What the log calls the owner of each."""
-    return [key.name or f"key{number}" for number, key in enumerate(keys, 1)]
-
-
 class ServerConfig(_Section):
     host: Annotated[str, AfterValidator(_host)] = "127.0.0.1"
     port: Annotated[int, BeforeValidator(no_switch), Field(ge=0, le=65_535)] = 8080
     keys: list[ClientKey] = []
+    groups: dict[Name, KeyPolicy] = {}
     allowed_hosts: list[Annotated[str, AfterValidator(_host)]] = []
+    cors: list[Annotated[str, AfterValidator(_origin)]] = []
     max_body: Annotated[ByteSize, BeforeValidator(no_switch), Field(ge=1024)] = ByteSize(10 << 20)
     request_timeout: Seconds = 600
     body_timeout: Seconds = 10
     drain_timeout: Seconds = 30
+    max_head: Annotated[ByteSize, BeforeValidator(no_switch), Field(ge=1024, le=1 << 20)] = ByteSize(32 << 10)
+    head_timeout: Seconds = 10
+    keep_alive_timeout: Seconds = 75
+    write_timeout: Seconds = 60
+    max_connections: Count | None = None
+    max_pending_per_address: Count | None = None
+    lame_duck: Annotated[float, BeforeValidator(no_switch), Field(ge=0, le=600)] | None = None
+    max_requests: Count | None = None
+    queue: Annotated[Seconds, Field(ge=0.01)] = 0.2
+    retry_floor: Annotated[int, BeforeValidator(no_switch), Field(ge=0, le=1_000_000)] = 10
 
     @property
     def key_names(self) -> list[str]:
@@ -120,6 +107,7 @@ class ToolsConfig(_Section):
     mode: Mode = "auto"
     search: list[str] = []
     read: list[str] = []
+    list_online: bool = False
     parameters: Literal["basic", "full"] = "basic"
     provenance: Literal["strict", "context", "open"] = "context"
     progress: Annotated[Literal["off", "reasoning"], BeforeValidator(off)] = "off"
@@ -133,11 +121,14 @@ class ToolsConfig(_Section):
     blocked_domains: list[Domain] = []
     allow_networks: list[Network] = []
     public_fallback: bool = False
+    max_fetches: Count = 64
+    max_fetches_per_host: Count = 8
 
 
 class CitationsConfig(_Section):
     style: CitationStyle | None = None
     footer: bool = False
+    strip_foreign: bool = False
 
 
 class LogConfig(_Section):
@@ -157,17 +148,26 @@ class Config(_Section):
     cooldown: CooldownSettings = CooldownSettings()
     store: Annotated[str, AfterValidator(_store), Field(repr=False)] = "memory"  # a URL may hold a password
     log: LogConfig = LogConfig()
+    network: NetworkConfig = NetworkConfig()
+    prices: PricesConfig = PricesConfig()
+
+
+def config_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
+    """Which file is read: `path`, else GROUNDWIRE_CONFIG, else ./config.yaml if it is there; None without any."""
+    if named := path or environ.get("GROUNDWIRE_CONFIG"):
+        return Path(named)
+    usual = Path("config.yaml")
+    return usual if usual.exists() else None
 
 
 def load(path: Path | None, environ: Mapping[str, str], *, host: str | None = None, port: int | None = None) -> Config:
-    """The config of `path`, else of GROUNDWIRE_CONFIG, else of ./config.yaml, else of the environment alone.
+    """The config of `config_file`, else of the environment alone.
 
     `host` and `port` are the command line's and win over the file; they are given here because the checks need them.
     """
-    named = path or environ.get("GROUNDWIRE_CONFIG")
-    if not named and not Path("config.yaml").exists():
-        return _finish(Document("The environment"), environ, host, port)
-    return _finish(read(Path(named or "config.yaml"), environ, Config), environ, host, port)
+    file = config_file(path, environ)
+    document = read(file, environ, Config) if file else Document("The environment")
+    return _finish(document, environ, host, port)
 
 
 def from_environment(environ: Mapping[str, str]) -> Config:
@@ -185,7 +185,11 @@ def _finish(document: Document, environ: Mapping[str, str], host: str | None = N
         document.written["server", "host"] = host
         document.places["server", "host"] = "--host"
     complete = given.model_copy(
-        update={"server": _server(given.server, environ, host, port), "tools": _tools(given.tools, given.providers)}
+        update={
+            "server": _server(given.server, environ, host, port),
+            "tools": _tools(given.tools, given.providers),
+            "network": given.network.in_environment(environ),
+        }
     )
     config = environment.with_first_search(complete, environ)
     # The lists as they were written: what the environment put first would move the others from their lines.

@@ -15,6 +15,7 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
+    ByteSize,
     ConfigDict,
     Field,
     SecretStr,
@@ -22,8 +23,10 @@ from pydantic import (
     model_validator,
 )
 
-from providers.settings import Count, Seconds, off
+from providers.settings import Count, Seconds, no_switch, off
+from providers.web.egress import Egress, ProxyUrl
 
+from ..values.request import CitationStyle
 from .vocabulary import PROFILES, REPAIRS
 
 ToolCalls = Literal["auto", "native", "prompted", "none"]
@@ -85,6 +88,14 @@ ContextSize = Annotated[Count, Field(ge=512)]
 STRICT = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, coerce_numbers_to_str=True)
 
 
+class CitationsPolicy(BaseModel):
+    """How citations look for one key or one upstream; unset is as for all."""
+
+    model_config = STRICT
+
+    style: CitationStyle | None = None
+
+
 class Override(BaseModel):
     """What holds for the models whose name matches, instead of what the upstream says."""
 
@@ -119,10 +130,18 @@ class UpstreamConfig(BaseModel):
     without_repairs: list[Annotated[str, AfterValidator(_repair)]] = []
     options: Annotated[dict[str, Any], Field(repr=False)] = {}
     forward: list[Annotated[str, AfterValidator(_forward_path)]] = []
+    messages: bool = False  # does it speak Anthropic's API too?
+    citations: CitationsPolicy = CitationsPolicy()
     headers: Annotated[dict[str, str], Field(repr=False)] = {}
+    proxy: ProxyUrl | None = None  # "" is none; unset is the network's
+    max_requests: Count | None = None
     connect_timeout: Seconds = 5
     first_byte_timeout: Seconds = 120
     idle_timeout: Seconds = 60
+    retries: Annotated[int, BeforeValidator(no_switch), Field(ge=0, le=2)] = 2
+    retry_wait: Seconds = 0.25
+    max_retry_after: Seconds = 5
+    max_answer: Annotated[ByteSize, BeforeValidator(no_switch), Field(ge=1 << 20)] = ByteSize(64 << 20)
 
     @property
     def passes_key(self) -> bool:
@@ -132,6 +151,10 @@ class UpstreamConfig(BaseModel):
     @property
     def key(self) -> str:
         return "" if self.passes_key else self.api_key.get_secret_value()
+
+    def way_out(self, shared: Egress) -> Egress:
+        """How it is reached; `shared` is how the others are."""
+        return shared.said(self.proxy, f"`proxy` of upstream {self.name!r}")
 
     def serves(self, model: str) -> bool:
         return any(fnmatchcase(model, pattern) for pattern in self.models)
@@ -187,6 +210,14 @@ _DISAGREEMENTS: tuple[tuple[Callable[[UpstreamConfig], bool], str], ...] = (
     (
         lambda said: said.type == "demo" and bool(said.base_url),
         "type demo is built in and takes no base_url",
+    ),
+    (
+        lambda said: said.type == "demo" and said.proxy is not None,
+        "type demo is built in and takes no proxy",
+    ),
+    (
+        lambda said: said.type != "openai" and said.messages,
+        "messages is for type openai: a server that speaks Anthropic's API under the same base_url",
     ),
     (
         _key_for_any_vendor,

@@ -17,7 +17,7 @@ import orjson
 from tools.ledger import Source
 from tools.toolbox import tool_named
 
-from ..values.dialect import CitationStyle, Decoded
+from ..values.dialect import Decoded
 from ..values.errors import refuse
 from ..values.events import (
     Begun,
@@ -25,6 +25,7 @@ from ..values.events import (
     Event,
     Failed,
     Finished,
+    GatheredFields,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
@@ -33,8 +34,9 @@ from ..values.events import (
     UsageSeen,
     merge_fields,
 )
-from ..values.request import ChatRequest, json_object
-from ..values.sse import DONE, encode
+from ..values.messages import said_since_question
+from ..values.request import MOST_TOOLS, ChatRequest, CitationStyle, check_length, json_object
+from ..values.sse import DONE, PING, encode
 from .search import take_out_search
 
 _DEEPEST = 254  # what orjson writes; it reads deeper
@@ -54,14 +56,19 @@ def decode(raw: bytes) -> ChatRequest:
     if not isinstance(messages, list) or not messages or not all(isinstance(m, dict) for m in messages):
         text = "`messages` must be a non-empty list of message objects."
         raise refuse(400, text, param="messages", code="invalid_type")
+    check_length(messages, "messages")
     if not isinstance(body.get("stream"), bool | None):
         raise refuse(400, "`stream` must be true or false.", param="stream", code="invalid_type")
     if not isinstance(body.get("tools"), list | None):
         raise refuse(400, "`tools` must be a list.", param="tools", code="invalid_type")
+    check_length(body.get("tools") or (), "tools", MOST_TOOLS)
     search, stripped = take_out_search(body)
     options = body.get("stream_options")
     usage = isinstance(options, dict) and options.get("include_usage") is True
-    return ChatRequest(stripped, raw, model, bool(body.get("stream")), usage, search, changed=stripped != body)
+    begun = said_since_question(messages)
+    return ChatRequest(
+        stripped, raw, model, bool(body.get("stream")), usage, search, changed=stripped != body, begun=begun
+    )
 
 
 def _can_be_sent(body: dict[str, Any]) -> bool:
@@ -136,6 +143,7 @@ def fold(events: Iterable[Event], request: ChatRequest) -> bytes:
     answer = _Body(request)
     text: list[str] = []
     message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
+    fields = GatheredFields()
     calls: list[dict[str, Any]] = []
     reason = "stop"
     for event in events:
@@ -144,17 +152,18 @@ def fold(events: Iterable[Event], request: ChatRequest) -> bytes:
         elif isinstance(event, Begun):
             answer.begin(event)
         elif isinstance(event, ReasoningDelta):
-            merge_fields(message, event.fields)
+            fields.add(event.fields)
         elif isinstance(event, ToolCallDelta):
             _add_call(calls, event)
         elif isinstance(event, Finished):
             reason = event.reason
         else:
             answer.take(event)
+    message |= fields.whole()
     if text or not calls:
         message["content"] = "".join(text)
     if calls:
-        message["tool_calls"] = calls
+        message["tool_calls"] = [_whole_call(call) for call in calls]
     if answer.annotations:
         message["annotations"] = answer.annotations
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
@@ -187,6 +196,7 @@ class ChatDialect:
     """Chat Completions, and the errors of every path that has no dialect of its own."""
 
     citation_style: CitationStyle = "link"
+    ping = PING
 
     def __init__(self, *, name: str = "chat", progress: bool = False) -> None:
         self.name = name
@@ -196,6 +206,9 @@ class ChatDialect:
         request = decode(raw)
         writer = partial(ChatWriter, request, progress=self._progress)
         return Decoded(request, writer, forward_to="/chat/completions")
+
+    def status(self, failed: Failed) -> int:
+        return failed.status
 
     def error(self, failed: Failed) -> bytes:
         return error_body(failed)
@@ -213,6 +226,7 @@ class _Body:
         self._model = request.model
         self._fields: dict[str, Any] = {}
         self._sources: dict[int, Source] = {}
+        self._cited: dict[int, Source] = {}
         self.annotations: list[dict[str, Any]] = []
         self.usage: dict[str, Any] = dict(_NO_USAGE)
 
@@ -223,6 +237,7 @@ class _Body:
     def take(self, event: Event) -> None:
         if isinstance(event, Citation):
             self.annotations.append(_annotation(event))
+            self._cited.setdefault(event.source.n, event.source)
         elif isinstance(event, ToolFinished):
             self._sources.update((source.n, source) for source in event.sources)
         elif isinstance(event, UsageSeen):
@@ -232,8 +247,10 @@ class _Body:
         return {"id": self._id, "object": kind, "created": self._created, "model": self._model, **self._fields}
 
     def extras(self) -> dict[str, Any]:
-        """Perplexity's list of sources, for clients that read it."""
-        found = [{"title": s.title, "url": s.url, "date": s.date, "snippet": s.snippet} for s in self._sources.values()]
+        """Perplexity's list of sources, for clients that read it: those cited first, in the order of their numbers."""
+        sources = {**self._cited, **self._sources}
+        listed = [self._cited.get(n, source) for n, source in sources.items()]
+        found = [{"title": s.title, "url": s.url, "date": s.date, "snippet": s.snippet} for s in listed]
         return {"search_results": found} if found else {}
 
 
@@ -251,11 +268,16 @@ def _call_delta(event: ToolCallDelta) -> dict[str, Any]:
 
 def _add_call(calls: list[dict[str, Any]], event: ToolCallDelta) -> None:
     if event.id:
-        calls.append({"id": event.id, "type": "function", "function": {"name": event.name, "arguments": ""}})
+        calls.append({"id": event.id, "type": "function", "function": {"name": event.name, "arguments": []}})
     call = calls[event.index]
-    call["function"]["arguments"] += event.arguments
+    call["function"]["arguments"].append(event.arguments)
     if event.extra:
         merge_fields(call, event.extra)
+
+
+def _whole_call(call: dict[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    return {**call, "function": {**function, "arguments": "".join(function["arguments"])}}
 
 
 def progress_line(event: ToolStarted) -> str:

@@ -4,13 +4,14 @@ Completions body; hands on `SearchOptions` and the body without those fields, wh
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 from tools.toolbox import tool_named
 
 from ..answering.offer import client_tools
-from ..values.request import SearchOptions
+from ..values.request import MOST_DOMAINS, MOST_TOOLS, SearchOptions, check_length
 
 _HOSTED_TOOLS = ("web_search", "web_fetch", "openrouter:web_search")  # and whatever begins so
 _SIZES = ("low", "medium", "high")
@@ -46,7 +47,7 @@ def _take_options(body: dict[str, Any], wish: _Wish) -> None:
     options = body.pop("web_search_options", None)
     if options is not None:
         wish.ask("web_search_options")
-        wish.options = _mapping(options)
+        wish.options = dict(_mapping(options))
 
 
 def _take_tools(body: dict[str, Any], wish: _Wish) -> None:
@@ -57,7 +58,8 @@ def _take_tools(body: dict[str, Any], wish: _Wish) -> None:
     wish.ask("tool")
     wish.live = all(tool.get("external_web_access") is not False for tool in hosted)
     for tool in hosted:
-        wish.options = {**tool, **_mapping(tool.get("parameters")), **wish.options}
+        for name, value in {**tool, **_mapping(tool.get("parameters"))}.items():
+            wish.options.setdefault(name, value)
     body["tools"] = [tool for tool in tools if not is_hosted_search(tool)]
     if not body["tools"]:
         del body["tools"]
@@ -67,36 +69,38 @@ def _take_choice(body: dict[str, Any], wish: _Wish) -> None:
     choice = body.get("tool_choice")
     if not isinstance(choice, dict):
         return
-    if _names_search(choice, body):
+    theirs = frozenset(client_tools(body))
+    if _names_search(choice, theirs):
         wish.ask("tool_choice")
         wish.forced = True
         del body["tool_choice"]
     elif choice.get("type") == "allowed_tools":
-        _take_allowed(choice, body, wish)
+        _take_allowed(choice, theirs, body, wish)
 
 
-def _take_allowed(choice: dict[str, Any], body: dict[str, Any], wish: _Wish) -> None:
+def _take_allowed(choice: dict[str, Any], theirs: Collection[str], body: dict[str, Any], wish: _Wish) -> None:
     """An `allowed_tools` list that names search: the client's own entries stay."""
     listed = _mapping(choice.get("allowed_tools"))
     entries = listed.get("tools")
     entries = entries if isinstance(entries, list) else []
-    theirs = [entry for entry in entries if not _names_search(entry, body)]
-    if len(theirs) == len(entries):
+    check_length(entries, "tool_choice.allowed_tools.tools", MOST_TOOLS)
+    kept = [entry for entry in entries if not _names_search(entry, theirs)]
+    if len(kept) == len(entries):
         return
     wish.ask("tool_choice")
     wish.allowed = True
-    wish.forced = not theirs and listed.get("mode") == "required"  # search is all that may be called, and must
-    body["tool_choice"] = {**choice, "allowed_tools": {**listed, "tools": theirs}} if theirs else "none"
+    wish.forced = not kept and listed.get("mode") == "required"  # search is all that may be called, and must
+    body["tool_choice"] = {**choice, "allowed_tools": {**listed, "tools": kept}} if kept else "none"
 
 
-def _names_search(choice: object, body: dict[str, Any]) -> bool:
+def _names_search(choice: object, theirs: Collection[str]) -> bool:
     """A hosted tool, or `web_search` as a function although the client defines no such function."""
     if is_hosted_search(choice):
         return True
     if not isinstance(choice, dict) or choice.get("type") != "function":
         return False
     name = _mapping(choice.get("function")).get("name", choice.get("name"))
-    return isinstance(name, str) and tool_named(name) is not None and name not in client_tools(body)
+    return isinstance(name, str) and tool_named(name) is not None and name not in theirs
 
 
 def _search_options(wish: _Wish) -> SearchOptions:
@@ -110,8 +114,8 @@ def _search_options(wish: _Wish) -> SearchOptions:
         wish.allowed,
         context_size=size if size in _SIZES else "",
         country=_country(_mapping(location.get("approximate")) or location),
-        allowed_domains=_domains(filters.get("allowed_domains")),
-        blocked_domains=_domains(filters.get("blocked_domains")),
+        allowed_domains=_domains(filters, "allowed_domains"),
+        blocked_domains=_domains(filters, "blocked_domains"),
         live=wish.live,
     )
 
@@ -121,8 +125,12 @@ def _country(location: dict[str, Any]) -> str:
     return country.upper() if isinstance(country, str) and len(country) == 2 else ""
 
 
-def _domains(value: object) -> tuple[str, ...]:
-    return tuple(d for d in value if isinstance(d, str) and d) if isinstance(value, list) else ()
+def _domains(filters: dict[str, Any], name: str) -> tuple[str, ...]:
+    listed = filters.get(name)
+    if not isinstance(listed, list):
+        return ()
+    check_length(listed, name, MOST_DOMAINS)
+    return tuple(domain for domain in listed if isinstance(domain, str) and domain)
 
 
 def _mapping(value: object) -> dict[str, Any]:

@@ -5,7 +5,8 @@ delivers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -16,40 +17,88 @@ from ..answering.offer import has_custom_tools, without_idle_choice
 from ..answering.preparation import Preparation, PreparedRequest, without_our_calls
 from ..config.settings import ServerConfig
 from ..context import RequestContext, context_of
-from ..upstreams.transport import Forwarding
+from ..dialects.responses.background import BackgroundWriter
 from ..values.dialect import Decoded
-from ..values.errors import refuse
+from ..values.errors import RequestError, refuse
+from ..values.events import Event
 from ..values.request import SEARCH_HEADER
+from .admission import next_turn_of
+from .background import Asking, BackgroundAnswers
 from .bodies import read_body
-from .delivery import Delivery, while_connected
-from .forwarding import ForwardedRequest, Forwarder
+from .delivery import Delivery, EventStream, while_connected
+from .forwarded_answer import ForwardedRequest
+from .forwarding import Forwarder
 
+_VERSIONS = ("anthropic-version", "anthropic-beta")
 _ONLY_AS_BYTES = ("logprobs", "audio", "functions")
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One question that is ready to be answered. `stream` is None where a whole answer is wanted."""
+
+    context: RequestContext
+    send: Send
+    decoded: Decoded
+    prepared: PreparedRequest
+    stream: EventStream | None
 
 
 class AnswerRoute:
     def __init__(
-        self, server: ServerConfig, preparation: Preparation, engine: Engine, delivery: Delivery, forwarder: Forwarder
+        self,
+        server: ServerConfig,
+        preparation: Preparation,
+        engine: Engine,
+        delivery: Delivery,
+        forwarder: Forwarder,
+        background: BackgroundAnswers,
     ) -> None:
         self._server = server
         self._preparation = preparation
         self._engine = engine
         self._delivery = delivery
         self._forwarder = forwarder
+        self._background = background
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         context = context_of(scope)
         raw = await read_body(receive, scope, self._server)
-        await while_connected(receive, self._serve(context, send, raw), context.observer)
-
-    async def _serve(self, context: RequestContext, send: Send, raw: bytes) -> None:
         decoded = await context.dialect.decode(raw, context.caller.owner)
+        if decoded.background:
+            await self._serve_in_background(Asking(context, receive, send, next_turn_of(scope)), decoded)
+        else:
+            await while_connected(receive, self._serve(context, send, decoded), context.observer)
+
+    async def _serve_in_background(self, asking: Asking, decoded: Decoded) -> None:
+        prepared = await self._preparation.prepare(decoded.request, asking.context)
+        writer = decoded.writer()
+        assert isinstance(writer, BackgroundWriter)
+        events = self._events(asking.context, decoded, prepared)
+        await self._background.answer(asking, events, writer, prepared.decision.header)
+
+    async def _serve(self, context: RequestContext, send: Send, decoded: Decoded) -> None:
         prepared = await self._preparation.prepare(decoded.request, context)
+        if not prepared.request.stream:
+            await self._serve_prepared(_Asked(context, send, decoded, prepared, None))
+            return
+        stream = EventStream(send, {SEARCH_HEADER: prepared.decision.header}, ping=context.dialect.ping)
+        try:
+            await self._serve_prepared(_Asked(context, send, decoded, prepared, stream))
+        except RequestError as error:
+            if not stream.started:
+                raise
+            context.observer.fail(error.failed.error.get("code"))
+            await stream.end(context.dialect.error_event(error.failed))
+        finally:
+            stream.stop()
+
+    async def _serve_prepared(self, asked: _Asked) -> None:
         passed = False
-        while not passed and self._takes_bytes(decoded, prepared):
-            passed = await self._forward(context, send, decoded, prepared)
+        while not passed and self._takes_bytes(asked.decoded, asked.prepared):
+            passed = await (self._forward_as_sent(asked) if asked.decoded.as_sent else self._forward(asked))
         if not passed:
-            await self._answer(context, send, decoded, prepared)
+            await self._answer(asked)
 
     def _takes_bytes(self, decoded: Decoded, prepared: PreparedRequest) -> bool:
         """Without our tools bytes pass both ways, wherever the upstream speaks the client's own format."""
@@ -57,35 +106,66 @@ class AnswerRoute:
             return False
         candidate = prepared.plan.current
         upstream = candidate.upstream
-        if isinstance(upstream.transport, Forwarding) and upstream.takes_as_it_is(
-            candidate.model, prepared.request.body
-        ):
+        if decoded.as_sent:
+            return bool(upstream.forwarding) and upstream.config.messages and self._holds_nothing_of_ours(prepared)
+        if upstream.forwarding and upstream.takes_as_it_is(candidate.model, prepared.request.body):
             return True
-        _check_one_answer(prepared.request.body, upstream.name)
+        if asked := _only_as_bytes(prepared.request.body):
+            text = f"`{asked}` does not work with upstream '{upstream.name}': leave it out."
+            raise refuse(400, text, param=asked, code="unsupported_parameter")
         return False
 
-    async def _forward(self, context: RequestContext, send: Send, decoded: Decoded, prepared: PreparedRequest) -> bool:
+    def _holds_nothing_of_ours(self, prepared: PreparedRequest) -> bool:
+        """Where the mode is off even a wish for search is for the upstream."""
+        if prepared.mode == "off":
+            return True
+        return not prepared.request.search.asked and not self._preparation.cleaned(prepared.request).changed
+
+    async def _forward_as_sent(self, asked: _Asked) -> bool:
+        """The client's very bytes, and the upstream's; of the request only the model's name may change."""
+        prepared = asked.prepared
+        candidate = prepared.plan.current
+        raw = prepared.request.raw
+        sent = orjson.loads(raw)
+        body = raw if sent["model"] == candidate.model else orjson.dumps({**sent, "model": candidate.model})
+        versions = {name: value for name, value in asked.context.headers.items() if name in _VERSIONS}
+        down = {SEARCH_HEADER: prepared.decision.header}
+        request = ForwardedRequest("POST", asked.decoded.forward_to, body, {**candidate.headers, **versions}, down)
+        if asked.stream:
+            asked.stream.stop()  # the upstream keeps its own stream alive
+        return await self._forwarder.forward(asked.context, asked.send, prepared.plan, request)
+
+    async def _forward(self, asked: _Asked) -> bool:
+        decoded, prepared = asked.decoded, asked.prepared
         candidate = prepared.plan.current
         body = self._unsearched(prepared, candidate.model)
         down = {SEARCH_HEADER: prepared.decision.header}
-        request = ForwardedRequest(
-            "POST", decoded.forward_to, body, candidate.headers, down, stream=prepared.request.stream
-        )
-        return await self._forwarder.forward(context, send, prepared.plan, request)
+        writer = None if _only_as_bytes(prepared.request.body) else decoded.writer
+        request = ForwardedRequest("POST", decoded.forward_to, body, candidate.headers, down, writer)
+        return await self._forwarder.forward(asked.context, asked.send, prepared.plan, request, asked.stream)
 
-    async def _answer(self, context: RequestContext, send: Send, decoded: Decoded, prepared: PreparedRequest) -> None:
+    async def _answer(self, asked: _Asked) -> None:
+        context, decoded, prepared = asked.context, asked.decoded, asked.prepared
+        events = self._events(context, decoded, prepared)
+        decided = prepared.decision.header
+        await self._delivery.deliver(context, asked.send, events, decoded.writer(), decided, asked.stream)
+
+    def _events(
+        self, context: RequestContext, decoded: Decoded, prepared: PreparedRequest
+    ) -> AsyncGenerator[list[Event], None]:
         decision = prepared.decision
         hidden = decoded.hidden_turns and not decision.offered
         request = without_our_calls(prepared.request) if hidden else prepared.request
-        offer = self._preparation.offer(request, offered=decision.offered)
-        events = self._engine.answer(request, offer, prepared.plan, context)
-        await self._delivery.deliver(context, send, events, decoded.writer(), decision.header, stream=request.stream)
+        offer = self._preparation.offer(request, context.caller, offered=decision.offered)
+        return self._engine.answer(request, offer, prepared.plan, context)
 
     def _unsearched(self, prepared: PreparedRequest, model: str) -> bytes:
         """What goes up when our tools do not: the client's bytes, less what only we understand."""
         request = prepared.request
         if prepared.mode == "off":  # then nothing is ours to change but the model's name
-            return _with_model(request.raw, model)
+            return (
+                request.raw if model == request.model else orjson.dumps({**orjson.loads(request.raw), "model": model})
+            )
         cleaned = self._preparation.cleaned(request)
         if not request.changed and not cleaned.changed and model == request.model:
             return request.raw
@@ -93,19 +173,10 @@ class AnswerRoute:
         return orjson.dumps(without_idle_choice(body) if request.changed else body)
 
 
-def _check_one_answer(body: Mapping[str, Any], upstream: str) -> None:
-    """What only bytes can carry: several answers, the odds of tokens, sound, calls that are no functions."""
-    asked = next((name for name in _ONLY_AS_BYTES if body.get(name)), "")
-    if has_custom_tools(body):
-        asked = "tools"
+def _only_as_bytes(body: Mapping[str, Any]) -> str:
+    """What it asks for that events cannot carry: several answers, the odds of tokens, sound, calls of no function."""
     if (body.get("n") or 1) != 1:
-        asked = "n"
-    if asked:
-        text = f"`{asked}` does not work with upstream '{upstream}': leave it out."
-        raise refuse(400, text, param=asked, code="unsupported_parameter")
-
-
-def _with_model(raw: bytes, model: str) -> bytes:
-    """The client's bytes, with another name for the model only if it must be."""
-    body = orjson.loads(raw)
-    return raw if body["model"] == model else orjson.dumps({**body, "model": model})
+        return "n"
+    if has_custom_tools(body):
+        return "tools"
+    return next((name for name in _ONLY_AS_BYTES if body.get(name)), "")

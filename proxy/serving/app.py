@@ -9,31 +9,55 @@ from fastapi import FastAPI
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from ..callers.flushing import Flushing
 from ..callers.keys import ClientKeys
+from ..callers.limiter import Limiter
+from ..callers.usage import UsageBook
 from ..config.settings import Config
 from ..context import context_of
 from ..dialects.chat import ChatDialect
+from ..dialects.engines import EngineDialect
+from ..dialects.messages.dialect import MessagesDialect
+from ..dialects.messages.models import LastModels
 from ..dialects.responses.dialect import ResponsesDialect
 from ..dialects.responses.state import ResponseState
 from ..house import House
 from ..values.dialect import Dialect
 from ..values.errors import failure
 from ..watching.lag import LoopLag
-from ..watching.log import RequestLog
+from ..watching.log import RequestLog, lines_dropped
 from ..watching.metrics import Metrics
+from ..watching.prices import PriceList
+from .admission import Admission
+from .alpha_search_route import AlphaSearchRoute
 from .answer_route import AnswerRoute
-from .delivery import Delivery, send_failure
+from .background import BackgroundAnswers
+from .delivery import Delivery, send_body, send_failure
 from .edge import Edge
 from .forward_route import ForwardRoute
 from .forwarding import Forwarder
+from .mcp_route import McpRoute
+from .messages_routes import CountTokensRoute
+from .open_connections import OpenConnections
+from .openwebui_routes import OpenWebuiLoadRoute, OpenWebuiSearchRoute
 from .responses_routes import StoredResponses
+from .searxng_route import SearxngRoute
 from .status_routes import HealthRoute, MetricsRoute, ModelsRoute
+from .tavily_routes import TavilyExtractRoute, TavilySearchRoute
 from .tool_routes import OpenRoute, SearchRoute
+from .usage_route import UsageRoute
+
+_ENGINES = ("/search", "/extract", "/compat/openwebui")  # where we pass for a search engine
 
 
-def build(config: Config) -> Edge:
-    """The application as a server runs it. Its parts are closed when the server stops."""
-    metrics = Metrics()
+def build(config: Config, connections: OpenConnections | None = None) -> Edge:
+    """The application as a server runs it. Its parts are closed when the server stops. `connections` are counted."""
+    metrics = Metrics(
+        log_dropped=lines_dropped,
+        connections=lambda: 0 if connections is None else len(connections),
+        turned_away=lambda: 0 if connections is None else connections.turned_away,
+        waiting=lambda: admission.waiting + house.upstreams.waiting,
+    )
     house = House(config, cooled_down=metrics.cooled_down)
     lag = LoopLag(metrics.lagged)
 
@@ -41,8 +65,12 @@ def build(config: Config) -> Edge:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await house.store.secret()  # says in the log, once, if a shared store is not there
         lag.start()
+        flushing.start()
         yield
         lag.stop()
+        await background.aclose()
+        await flushing.stop()
+        await mcp.aclose()
         await house.aclose()
 
     app = FastAPI(title="Groundwire", openapi_url=None, docs_url=None, redoc_url=None, lifespan=lifespan)
@@ -50,27 +78,59 @@ def build(config: Config) -> Edge:
     dialects: dict[str, Dialect] = {
         "/v1/chat/completions": ChatDialect(progress=config.tools.progress == "reasoning"),
         "/v1/responses": ResponsesDialect(responses),
+        "/v1/messages": MessagesDialect(house.store, LastModels(house.upstreams, house.store)),
     }
-    keys = ClientKeys(config.server.keys, house.store.secret, any_owner=house.upstreams.take_client_keys)
+    keys = ClientKeys(
+        config.server.keys,
+        house.store.secret,
+        groups=config.server.groups,
+        any_owner=house.upstreams.take_client_keys,
+    )
+    limiter = Limiter(house.store.counters)
+    usage = UsageBook(house.store.usage, anonymous=lambda: not keys.required)
+    flushing = Flushing(limiter.flush, usage.flush)
     # Past FastAPI's own error pages and exit stacks: the edge answers for what goes wrong, and costs a tenth of them.
-    edge = Edge(app.router, config.server, keys, _DialectOfPath(dialects), [RequestLog(config.log), metrics])
+    admission = Admission(app.router, config.server)
+    edge = Edge(
+        admission,
+        config.server,
+        keys,
+        _DialectOfPath({**dialects, **dict.fromkeys(_ENGINES, EngineDialect())}),
+        [RequestLog(config.log), metrics, limiter, usage],
+        limiter=limiter,
+        prices=PriceList(config.prices),
+    )
     forwarder = Forwarder(lambda: edge.stopping)
     delivery = Delivery(lambda: edge.stopping)
-    answer = AnswerRoute(config.server, house.preparation, house.engine, delivery, forwarder)
-    models, health = ModelsRoute(house.upstreams), HealthRoute(lambda: edge.draining)
-    stored = StoredResponses(responses)
+    background = BackgroundAnswers(delivery)
+    answer = AnswerRoute(config.server, house.preparation, house.engine, delivery, forwarder, background)
+    models = ModelsRoute(house.upstreams, house.preparation, list_online=config.tools.list_online)
+    health = HealthRoute(lambda: edge.draining)
+    stored = StoredResponses(responses, lambda: edge.stopping)
+    mcp = McpRoute(house)
     # Plain Starlette routes on ASGI applications: FastAPI's own machinery would cost twice as much per request.
     app.router.routes += [
         *(Route(path, answer, methods=["POST"]) for path in dialects),
         Route("/v1/responses/{id}", stored, methods=["GET", "DELETE"]),
         Route("/v1/responses/{id}/input_items", stored, methods=["GET"]),
+        Route("/v1/responses/{id}/cancel", stored, methods=["POST"]),
+        Route("/v1/messages/count_tokens", CountTokensRoute(config.server), methods=["POST"]),
         Route("/v1/search", SearchRoute(house), methods=["POST"]),
         Route("/v1/open", OpenRoute(house), methods=["POST"]),
+        Route("/v1/alpha/search", AlphaSearchRoute(house), methods=["POST"]),
+        Route("/search", TavilySearchRoute(house), methods=["POST"]),
+        Route("/search", SearxngRoute(house), methods=["GET"]),
+        Route("/", SearxngRoute(house, _nothing_here), methods=["GET"]),
+        Route("/extract", TavilyExtractRoute(house), methods=["POST"]),
+        Route("/compat/openwebui/search", OpenWebuiSearchRoute(house), methods=["POST"]),
+        Route("/compat/openwebui/load", OpenWebuiLoadRoute(house), methods=["POST"]),
+        Route("/mcp", mcp, methods=["POST"]),
         Route("/v1/models", models, methods=["GET"]),
         Route("/v1/models/{id:path}", models, methods=["GET"]),
         Route("/healthz", health, methods=["GET"]),
         Route("/readyz", health, methods=["GET"]),
         Route("/metrics", MetricsRoute(metrics), methods=["GET"]),
+        Route("/v1/groundwire/usage", UsageRoute(usage), methods=["GET"]),
         Route("/v1/{path:path}", ForwardRoute(house.upstreams, config.server, forwarder)),
     ]
     app.router.default = _nothing_here
@@ -91,6 +151,9 @@ class _DialectOfPath:
 
 async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "http":
+        if scope["path"] == "/" and scope["method"] == "HEAD":  # how some programs look whether anybody is there
+            await send_body(send, 200, b"", {})
+            return
         context = context_of(scope)
         context.observer.fail("not_found")
         text = f"There is nothing at {scope['path']}. The API lives under /v1, for example /v1/chat/completions."

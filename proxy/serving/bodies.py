@@ -25,7 +25,7 @@ async def read_body(receive: Receive, scope: Scope, server: ServerConfig) -> byt
         async with asyncio.timeout(server.body_timeout):
             body = await _all_parts(receive, server)
     except TimeoutError:
-        raise _hang_up(408, "The request body did not arrive in time.", "request_timeout") from None
+        raise too_late() from None
     context_of(scope).observer.tell(Received(time.perf_counter() - began))
     return body
 
@@ -45,6 +45,10 @@ async def _all_parts(receive: Receive, server: ServerConfig) -> bytes:
         parts.append(part)
         more = bool(message.get("more_body"))
     return b"".join(parts)
+
+
+def too_late() -> RequestError:
+    return _hang_up(408, "The request body did not arrive in time.", "request_timeout")
 
 
 def _too_large(server: ServerConfig) -> RequestError:

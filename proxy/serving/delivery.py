@@ -8,14 +8,14 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.types import Receive, Send
 
 from ..context import RequestContext
 from ..values.dialect import AnswerWriter, Dialect
-from ..values.errors import crashed, shutting_down, too_long
-from ..values.events import Event, Failed, Finished, SearchedFirst
+from ..values.errors import crashed, shutting_down, too_large, too_long
+from ..values.events import Event, Failed, Finished, SearchedFirst, TextDelta
 from ..values.request import SEARCH_HEADER
 from ..values.sse import PING
 from ..watching.observer import Observer
@@ -25,6 +25,10 @@ log = logging.getLogger("groundwire")
 
 FIRST_PING = 15.0  # how long the first upstream answer is awaited before 200 goes out without it
 PING_EVERY = 10.0
+
+_LARGEST = 32 * 1024 * 1024  # bytes of an answer in one piece
+_EVENT = 100  # bytes, besides its text
+_PART = 64 << 10  # bytes of a large piece that are sent before the client has taken those before them
 
 _STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
@@ -44,7 +48,24 @@ async def send_json(send: Send, status: int, body: bytes, headers: Mapping[str, 
 
 
 async def send_failure(send: Send, dialect: Dialect, failed: Failed, headers: Mapping[str, str] | None = None) -> None:
-    await send_json(send, failed.status, dialect.error(failed), {**(headers or {}), **failed.headers})
+    await send_json(send, dialect.status(failed), dialect.error(failed), {**(headers or {}), **failed.headers})
+
+
+class AnswerStream(Protocol):
+    """What a streamed answer is written to."""
+
+    headers: dict[str, str]
+
+    @property
+    def started(self) -> bool: ...
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def ping(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def stop(self) -> None: ...
 
 
 class Delivery:
@@ -60,13 +81,12 @@ class Delivery:
         events: AsyncGenerator[list[Event], None],
         writer: AnswerWriter,
         decided: str,
-        *,
-        stream: bool,
+        stream: AnswerStream | None,
     ) -> None:
         """An answer, as a stream or in one piece. `decided` is what the header says about search."""
-        answer = _Outgoing(context, send, writer, decided, self._stopping, streamed=stream)
+        answer = _Outgoing(context, send, writer, decided, self._stopping, streamed=stream is not None)
         async with aclosing(events):
-            await (answer.stream if stream else answer.whole)(events)
+            await (answer.stream(events, stream) if stream else answer.whole(events))
 
 
 class _Outgoing:
@@ -89,9 +109,8 @@ class _Outgoing:
         self._stopping = stopping
         self._telling = AnswerTelling(context, streamed=streamed)
 
-    async def stream(self, events: AsyncIterator[list[Event]]) -> None:
+    async def stream(self, events: AsyncIterator[list[Event]], stream: AnswerStream) -> None:
         """Sends events as they come."""
-        stream = EventStream(self._send, self._headers)
         try:
             async with asyncio.timeout_at(self._context.deadline):
                 async for batch in events:
@@ -114,7 +133,7 @@ class _Outgoing:
             stream.stop()
         await stream.close()
 
-    async def _send_batch(self, stream: EventStream, batch: list[Event]) -> bool:
+    async def _send_batch(self, stream: AnswerStream, batch: list[Event]) -> bool:
         """Whether there is more to come: no, if nothing was sent yet and this is a failure."""
         self._telling.see(batch)
         if isinstance(batch[0], SearchedFirst):
@@ -126,15 +145,17 @@ class _Outgoing:
         data = await self._writer.end(batch) if over else self._writer.feed(batch)
         if data:
             await stream.write(data)
+        if over:
+            self._context.observer.succeed()
         return True
 
-    async def _begin_searching(self, stream: EventStream, event: SearchedFirst) -> None:
+    async def _begin_searching(self, stream: AnswerStream, event: SearchedFirst) -> None:
         self._note_search(event)
         stream.headers |= self._headers
         if event.searched:  # the model is asked late: the client hears that we are at work
-            await stream.write(PING)
+            await stream.ping()
 
-    async def _send_failure(self, stream: EventStream, failed: Failed) -> bool:
+    async def _send_failure(self, stream: AnswerStream, failed: Failed) -> bool:
         """As an event where the stream has begun; else as an answer of its own, and then all is said."""
         self._telling.see([failed])
         if stream.started:
@@ -146,6 +167,7 @@ class _Outgoing:
 
     async def whole(self, events: AsyncIterator[list[Event]]) -> None:
         gathered: list[Event] = []
+        size = 0
         try:
             async with asyncio.timeout_at(self._context.deadline):
                 async for batch in events:
@@ -153,6 +175,11 @@ class _Outgoing:
                     if isinstance(batch[0], SearchedFirst):
                         self._note_search(batch[0])
                     gathered += batch
+                    size += sum(map(_size, batch))
+                    if size > _LARGEST:  # a server that streams without end, though a stream was not asked for
+                        gathered = [too_large()]
+                        self._telling.see(gathered)
+                        break
         except TimeoutError:
             gathered = [too_long()]
             self._telling.see(gathered)
@@ -164,8 +191,14 @@ class _Outgoing:
     def _note_search(self, event: SearchedFirst) -> None:
         """What the answer's header says of a search that came before the question."""
         decided = self._headers[SEARCH_HEADER]
-        searched = f"{decided}; searched=first" if event.searched else f"off; reason={event.reason}"
+        _, left, types = decided.partition("; left_out=")
+        searched = f"{decided}; searched=first" if event.searched else f"off; reason={event.reason}{left}{types}"
         self._headers[SEARCH_HEADER] = searched
+
+
+def _size(event: Event) -> int:
+    """About what it takes to keep it until the answer is whole."""
+    return _EVENT + (len(event.text) if isinstance(event, TextDelta) else 0)
 
 
 def _failure_in(events: Iterable[Event]) -> Failed | None:
@@ -176,22 +209,53 @@ class EventStream:
     """A streamed answer. It starts with the first write, or by itself with a ping when nothing was written for long."""
 
     def __init__(
-        self, send: Send, headers: Mapping[str, str], *, first: float = FIRST_PING, every: float = PING_EVERY
+        self,
+        send: Send,
+        headers: Mapping[str, str],
+        *,
+        ping: bytes = PING,
+        first: float = FIRST_PING,
+        every: float = PING_EVERY,
     ) -> None:
         self._send = send
-        self._every = every
+        self._ping_bytes = ping
+        self._first, self._every = first, every
         self.headers = {**_STREAM_HEADERS, **headers}  # may change until the first write
         self._loop = asyncio.get_running_loop()
         self._quiet_since = self._loop.time()
-        self._timer = self._loop.call_later(first, self._tick)
+        self._timer = self._loop.call_later(min(first, every), self._tick)
         self._ping: asyncio.Task[None] | None = None
+        self._inside_frame = False
         self.started = False
 
     async def write(self, data: bytes) -> None:
         self._quiet_since = self._loop.time()
         if not self.started:
             await self._start()
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        if self._inside_frame:  # somebody stopped us there: what comes now is a frame of its own
+            data, self._inside_frame = b"\n\n" + data, False
+        if len(data) > _PART:
+            await self._write_parts(data)
+        else:
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def _write_parts(self, data: bytes) -> None:
+        """Large pieces in parts, or a client that takes nothing would have a copy of all of it. No ping may stand
+        between two parts: they are cut anywhere."""
+        if self._ping and not self._ping.done():
+            await asyncio.wait({self._ping})
+        self._inside_frame = True
+        for at in range(0, len(data), _PART):
+            await self._send({"type": "http.response.body", "body": data[at : at + _PART], "more_body": True})
+        self._inside_frame = False
+
+    async def ping(self) -> None:
+        await self.write(self._ping_bytes)
+
+    async def end(self, last_words: bytes) -> None:
+        """Closes it with an error event."""
+        await self.write(last_words)
+        await self.close()
 
     async def close(self) -> None:
         self.stop()
@@ -209,10 +273,12 @@ class EventStream:
 
     def _tick(self) -> None:
         quiet = self._loop.time() - self._quiet_since
-        if quiet >= self._every and (self._ping is None or self._ping.done()):
-            self._ping = self._loop.create_task(self.write(PING))
-            quiet = 0.0
-        self._timer = self._loop.call_later(max(self._every - quiet, 0.001), self._tick)
+        bearable = self._every if self.started else self._first
+        silent = self._ping is None or self._ping.done()
+        if quiet >= bearable and silent and not self._inside_frame:
+            self._ping = self._loop.create_task(self.ping())
+            quiet, bearable = 0.0, self._every
+        self._timer = self._loop.call_later(max(bearable - quiet, 0.001), self._tick)
 
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, object], observer: Observer) -> None:

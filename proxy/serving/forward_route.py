@@ -13,20 +13,23 @@ from fnmatch import fnmatchcase
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from ..answering.preparation import headers_up
+from ..answering.preparation import ONLINE, headers_up, without_web_plugin
+from ..callers.permission import check_model, plain_body
 from ..config.settings import ServerConfig
-from ..context import context_of
+from ..context import RequestContext, context_of
+from ..dialects.search import take_out_search
 from ..upstreams.client import UpstreamClient
 from ..upstreams.directory import UpstreamDirectory
-from ..upstreams.transport import Forwarding
+from ..upstreams.fallback import FallbackPlan
 from ..values.errors import refuse
 from .bodies import read_body
-from .delivery import while_connected
-from .forwarding import ForwardedRequest, Forwarder
+from .delivery import EventStream, while_connected
+from .forwarded_answer import ForwardedRequest
+from .forwarding import Forwarder
 
 _FORWARDED_PATHS = re.compile(r"completions|embeddings|rerank|moderations|images/.+|audio/.+")
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_~.:@-]+(?:/[A-Za-z0-9_~.:@-]+)*")  # no escapes: what is checked is what is sent
-_FORM_MODEL = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,200})\r\n')
+_FORM_MODEL = re.compile(rb'(?<![\w-])name="model"\r\n(?:[^\r\n]{1,500}\r\n){0,8}\r\n([^\r\n]{1,200})\r\n')
 
 
 class ForwardRoute:
@@ -44,19 +47,43 @@ class ForwardRoute:
             text = f"There is no {method} /v1/{path} here. List it in `upstreams[].forward` to pass it on."
             raise refuse(404, text, code="not_found")
         body = await read_body(receive, scope, self._server)
-        named = _model_of(body)
+        if context.caller.policy.search.mode == "off":
+            body = _without_search(body)
+        named, streamed = _wanted(body)
+        check_model(context.caller, named)
+        body = plain_body(context.caller, body, context.headers.get("content-type", ""))
         upstream, model = self._upstream(named, listed, standard=standard)
-        if not isinstance(upstream.transport, Forwarding):
+        if upstream.forwarding is None:
             raise refuse(404, f"Upstream '{upstream.name}' serves chat completions only.", code="not_found")
         up = headers_up(context.headers)
-        plan = self._upstreams.plan_alone(upstream, model, up, context.caller, context.observer)
+        plan = self._upstreams.plan_alone(
+            upstream,
+            model,
+            up,
+            context.caller,
+            context.observer,
+            deadline=context.deadline,
+            repeatable=standard or method == "GET",  # what else the operator lists may make something
+        )
         headers = dict(plan.current.headers)
         if "content-type" in context.headers:
             headers["content-type"] = context.headers["content-type"]
         query = scope["query_string"].decode("latin-1")
         target = f"/{path}?{query}" if query else f"/{path}"
         request = ForwardedRequest(method, target, body if model == named else _renamed(body, model), headers, {})
-        await while_connected(receive, self._forwarder.forward(context, send, plan, request), context.observer)
+        work = self._forward(context, send, plan, request, streamed=streamed)
+        await while_connected(receive, work, context.observer)
+
+    async def _forward(
+        self, context: RequestContext, send: Send, plan: FallbackPlan, request: ForwardedRequest, *, streamed: bool
+    ) -> None:
+        stream = EventStream(send, {}) if streamed and request.completes else None
+        try:
+            while not await self._forwarder.forward(context, send, plan, request, stream):
+                pass
+        finally:
+            if stream:
+                stream.stop()
 
     def _upstream(self, model: str, listed: list[UpstreamClient], *, standard: bool) -> tuple[UpstreamClient, str]:
         """A path that is not standard passes only to an upstream that lists it, whatever model the body names."""
@@ -76,15 +103,31 @@ def _lists(upstream: UpstreamClient, path: str) -> bool:
     return any(fnmatchcase("/v1/" + path, pattern) for pattern in upstream.config.forward)
 
 
-def _model_of(body: bytes) -> str:
-    """The model that a forwarded body names, in JSON or in a form."""
+def _without_search(body: bytes) -> bytes:
+    """For a key that may not search: the model's server may not do it in its place."""
+    try:
+        parsed = orjson.loads(body)
+        if not isinstance(parsed, dict):
+            return body
+        _, plain = take_out_search(without_web_plugin(parsed))
+        if isinstance(plain.get("model"), str):
+            plain["model"] = plain["model"].removesuffix(ONLINE)
+        return body if plain == parsed else orjson.dumps(plain)
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        return body
+
+
+def _wanted(body: bytes) -> tuple[str, bool]:
+    """The model that a forwarded body names, in JSON or in a form; and whether it asks for a stream."""
     try:
         parsed = orjson.loads(body)
     except orjson.JSONDecodeError:
         found = _FORM_MODEL.search(body[:1_000_000])
-        return found[1].decode("utf-8", "replace").strip() if found else ""
-    model = parsed.get("model") if isinstance(parsed, dict) else None
-    return model if isinstance(model, str) else ""
+        return found[1].decode("utf-8", "replace").strip() if found else "", False
+    if not isinstance(parsed, dict):
+        return "", False
+    model = parsed.get("model")
+    return model if isinstance(model, str) else "", parsed.get("stream") is True
 
 
 def _renamed(body: bytes, model: str) -> bytes:

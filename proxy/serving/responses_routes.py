@@ -1,50 +1,110 @@
-"""What is kept of `/v1/responses`: read, listed and deleted by the caller whose it is. Handed requests that the edge
-let in; hands out response objects and pages of their input.
+"""What is kept of `/v1/responses`: read, listed, deleted, and if made in the background followed and cancelled, by the
+caller whose it is. Handed requests that the edge let in; hands out response objects, pages of their input, and
+streams of their events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from ..context import context_of
+from ..context import RequestContext, context_of
+from ..dialects.responses.background import BackgroundResponses
 from ..dialects.responses.state import ResponseState
-from ..values.errors import refuse
-from .delivery import send_json
+from ..values.errors import RequestError, refuse, shutting_down
+from .delivery import EventStream, send_json, while_connected
+from .followed_events import Followers, send_events
+
+_NUMBER = re.compile(r"[0-9]{1,15}")
 
 
 class StoredResponses:
-    """`GET` and `DELETE /v1/responses/{id}`, `GET /v1/responses/{id}/input_items`"""
+    """`GET` and `DELETE /v1/responses/{id}`, `GET /v1/responses/{id}/input_items`, `POST /v1/responses/{id}/cancel`.
+    `stopping` says that the server is going down."""
 
-    def __init__(self, state: ResponseState) -> None:
+    def __init__(self, state: ResponseState, stopping: Callable[[], bool]) -> None:
         self._state = state
+        self._background = BackgroundResponses(state)
+        self._stopping = stopping
+        self._followers = Followers()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        owner = context_of(scope).caller.owner
+        context, query = context_of(scope), _query(scope["query_string"])
+        if _wants_stream(scope, query):
+            after = _starting_after(query)
+            with self._followers.one_more(context.caller.line):
+                events = self._stream(context, send, scope["path_params"]["id"], after)
+                await while_connected(receive, events, context.observer)
+        else:
+            await send_json(send, 200, orjson.dumps(await self._body(scope, context.caller.owner, query)))
+
+    async def _body(self, scope: Scope, owner: str, query: Mapping[str, str]) -> dict[str, Any]:
         response_id = scope["path_params"]["id"]
         if scope["method"] == "DELETE":
-            await self._state.delete(owner, response_id)
-            body: dict[str, Any] = {"id": response_id, "object": "response", "deleted": True}
-        elif scope["path"].endswith("/input_items"):
-            body = _page(await self._state.input_items(owner, response_id), scope["query_string"])
-        else:
-            body = (await self._state.find(owner, response_id)).response
-        await send_json(send, 200, orjson.dumps(body))
+            await self._delete(owner, response_id)
+            return {"id": response_id, "object": "response", "deleted": True}
+        if scope["method"] == "POST":
+            return await self._background.cancel(owner, response_id)
+        if scope["path"].endswith("/input_items"):
+            return _page(await self._state.input_items(owner, response_id), query)
+        return (await self._state.find(owner, response_id)).response
+
+    async def _delete(self, owner: str, response_id: str) -> None:
+        """What is still being made is cancelled first."""
+        if (await self._state.find(owner, response_id)).in_background:
+            await self._background.cancel(owner, response_id)
+        await self._state.delete(owner, response_id)
+
+    async def _stream(self, context: RequestContext, send: Send, response_id: str, after: int) -> None:
+        stream = EventStream(send, {})
+        try:
+            await send_events(stream, self._background.events(context.caller.owner, response_id, after))
+            context.observer.succeed()
+        except RequestError as error:
+            if not stream.started:
+                raise
+            context.observer.fail(error.failed.error.get("code"))
+            await stream.end(context.dialect.error_event(error.failed))
+        except asyncio.CancelledError:
+            if self._stopping() and stream.started:
+                await stream.end(context.dialect.error_event(shutting_down()))
+            raise
 
 
-def _page(items: Sequence[dict[str, Any]], query: bytes) -> dict[str, Any]:
+def _query(sent: bytes) -> dict[str, str]:
+    return dict(part.partition("=")[::2] for part in sent.decode("latin-1").split("&"))
+
+
+def _wants_stream(scope: Scope, query: Mapping[str, str]) -> bool:
+    plain = scope["method"] == "GET" and not scope["path"].endswith("/input_items")
+    return plain and query.get("stream", "").lower() in ("true", "1")
+
+
+def _starting_after(query: Mapping[str, str]) -> int:
+    """The number after which a stream begins; without one it is all of it."""
+    number = query.get("starting_after", "")
+    if not number:
+        return -1
+    if not _NUMBER.fullmatch(number):
+        text = "`starting_after` must be the number of an event: 0 or more."
+        raise refuse(400, text, param="starting_after", code="invalid_value")
+    return int(number)
+
+
+def _page(items: Sequence[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
     """A page of input items: the newest first, as OpenAI lists them, unless the client says otherwise."""
-    said = dict(part.partition("=")[::2] for part in query.decode("latin-1").split("&"))
-    listed = list(items if said.get("order") == "asc" else reversed(items))
-    if after := said.get("after"):
+    listed = list(items if query.get("order") == "asc" else reversed(items))
+    if after := query.get("after"):
         places = [at for at, item in enumerate(listed) if item["id"] == after]
         if not places:
             raise refuse(400, f"There is no item '{after}' to go on from.", param="after", code="invalid_value")
         listed = listed[places[0] + 1 :]
-    limit = int(said["limit"][:4]) if said.get("limit", "").isdigit() else 20
+    limit = int(query["limit"][:4]) if query.get("limit", "").isdigit() else 20
     shown = listed[: max(1, min(limit, 100))]
     ends = {"first_id": shown[0]["id"] if shown else None, "last_id": shown[-1]["id"] if shown else None}
     return {"object": "list", "data": shown, **ends, "has_more": len(shown) < len(listed)}

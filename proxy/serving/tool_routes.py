@@ -1,16 +1,18 @@
 """`POST /v1/search` and `POST /v1/open`: our two tools without a model, for agents that think for themselves. Handed
-what a model would write as arguments; hands back what `groundwire search --json` and `open --json` print.
+what a model would write as arguments; hands back what `groundwire search --json` and `open --json` print. What every
+route to the tools needs (permission, a session, what the observer is told) stands here too.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
 from starlette.types import Receive, Scope, Send
 
+from providers.chain import ReadChain, SearchChain
 from tools.base import OPEN_PAGE, WEB_SEARCH, BadArguments, validate
 from tools.ledger import Ledger
 from tools.open_page import OpenArguments
@@ -19,6 +21,7 @@ from tools.render import open_json, search_json
 from tools.session import ToolSession
 from tools.web_search import SearchArguments
 
+from ..callers.permission import permission_of
 from ..context import RequestContext, context_of
 from ..house import House
 from ..values.errors import refuse
@@ -46,8 +49,7 @@ class SearchRoute:
         await while_connected(receive, self._serve(context, send, given), context.observer)
 
     async def _serve(self, context: RequestContext, send: Send, given: dict[str, Any]) -> None:
-        if self._house.search is None:
-            raise refuse(404, "No provider that can search is configured.", code="no_provider")
+        check_permission(self._house.search, context, "search")
         filters = given.pop("filters", None)
         if not isinstance(filters, dict | None):
             raise refuse(400, "`filters` must be an object.", param="filters", code="invalid_type")
@@ -56,13 +58,13 @@ class SearchRoute:
                 text = f"There is no filter `{name}`; valid are {', '.join(_FILTERS)}."
                 raise refuse(400, text, param=f"filters.{name}", code="unknown_parameter")
         given = {**given, **(filters or {})}
-        _check(SearchArguments, given)
+        check_arguments(SearchArguments, given)
         country = str(given.pop("country", "") or "")
         language = _language(given.pop("language", None), context)
-        session = _session(self._house, context, country, language, given.get("limit"))
+        session = session_for(self._house, context, country=country, language=language, limit=given.get("limit"))
         began = time.perf_counter()
         answer = await session.search_once(given)
-        _tell(context, WEB_SEARCH, answer.ok, began, given)
+        tell_tool(context, WEB_SEARCH, answer.ok, began, given)
         await send_json(send, 200, orjson.dumps({**search_json(answer), "age": answer.age}))
 
 
@@ -78,15 +80,24 @@ class OpenRoute:
         await while_connected(receive, self._serve(context, send, given), context.observer)
 
     async def _serve(self, context: RequestContext, send: Send, given: dict[str, Any]) -> None:
-        if self._house.read is None:
-            raise refuse(404, "No provider that can read pages is configured.", code="no_provider")
-        _check(OpenArguments, given)
-        session = _session(self._house, context)
+        check_permission(self._house.read, context, "read pages")
+        check_arguments(OpenArguments, given)
+        session = session_for(self._house, context)
         began = time.perf_counter()
         parts = await session.open_once(given)
-        _tell(context, OPEN_PAGE, any(not part.error for part in parts), began, given)
+        tell_tool(context, OPEN_PAGE, any(not part.error for part in parts), began, given)
         pages = [open_json(part) for part in parts]
         await send_json(send, 200, orjson.dumps({"pages": pages} if "urls" in given or len(pages) > 1 else pages[0]))
+
+
+def check_permission(chain: SearchChain | ReadChain | None, context: RequestContext, work: str) -> None:
+    """There is somebody to ask, and this caller may."""
+    if chain is None:
+        raise refuse(404, f"No provider that can {work} is configured.", code="no_provider")
+    caller = context.caller
+    if caller.policy.search.mode == "off" or not chain.serves(permission_of(caller).providers):
+        text = f"This key may not {work}: see `search` of its entry in `server.keys`."
+        raise refuse(403, text, kind="permission_error", code="not_permitted")
 
 
 def _language(given: object, context: RequestContext) -> str:
@@ -100,23 +111,37 @@ def _language(given: object, context: RequestContext) -> str:
     return language
 
 
-def _session(
-    house: House, context: RequestContext, country: str = "", language: str = "", limit: object = None
+def session_for(
+    house: House,
+    context: RequestContext,
+    *,
+    country: str = "",
+    language: str = "",
+    limit: object = None,
+    allowed_domains: Sequence[str] = (),
+    blocked_domains: Sequence[str] = (),
+    cite: bool = True,
 ) -> ToolSession:
+    """The tools for one who asks without a model of ours."""
     options = SessionOptions(
         ledger=Ledger(),
         alone=True,
         country=country.upper() if len(country) == 2 else "",
         language=language,
         limit=limit if isinstance(limit, int) and limit > 0 else None,
+        allowed_domains=allowed_domains,
+        blocked_domains=blocked_domains,
+        cite=cite,
         secrets=context.caller.secrets,
         caller=context.caller.owner,
+        most_searches=context.searches_left,
+        permission=permission_of(context.caller),
         observe=context.observer.tell,
     )
     return house.toolbox.session(options)
 
 
-def _tell(context: RequestContext, tool: str, ok: bool, began: float, given: Mapping[str, Any]) -> None:
+def tell_tool(context: RequestContext, tool: str, ok: bool, began: float, given: Mapping[str, Any]) -> None:
     shown = contents_of(tool, given, context.caller.secrets)
     context.observer.tell(ToolCalled(tool, ok, time.perf_counter() - began, shown))
 
@@ -130,10 +155,16 @@ def _load(raw: bytes, known: frozenset[str]) -> dict[str, Any]:
     return given
 
 
-def _check(kind: type[SearchArguments] | type[OpenArguments], given: Mapping[str, Any]) -> None:
-    """Refused before any provider is asked."""
+def check_arguments(
+    kind: type[SearchArguments] | type[OpenArguments],
+    given: Mapping[str, Any],
+    names: Mapping[str, str] | None = None,
+) -> None:
+    """Refused before any provider is asked. `names` are those that the client knows our arguments by."""
     try:
         validate(kind, given)
     except BadArguments as error:
         param = str(error).partition(" ")[0]
-        raise refuse(400, f"{error}.", param=param if param in given else None, code="invalid_value") from None
+        named = (names or {}).get(param, param)
+        text = f"{named}{str(error).removeprefix(param)}."
+        raise refuse(400, text, param=named if param in given else None, code="invalid_value") from None

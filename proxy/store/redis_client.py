@@ -101,6 +101,10 @@ class RedisClient:
             raise Away
         return answer
 
+    def subscription(self) -> Any:
+        """A connection of its own that hears what is published; whoever holds it sees to it that it is closed."""
+        return self._patient_redis.pubsub()
+
     async def complaint(self, name: str, value: bytes) -> str:
         """What is wrong with Redis, in a few words; empty if it keeps the value that it is given."""
         try:

@@ -16,7 +16,13 @@ from contextlib import suppress
 from typing import cast
 
 from ..config.redis_address import RedisAddress
+from ..values.meters import Counters
+from ..values.usage_rows import UsageStore
+from .journals import Journals
 from .redis_client import LARGE, PAUSE, TIMEOUT, Away, RedisClient
+from .redis_counters import RedisCounters
+from .redis_journals import RedisJournals
+from .redis_usage import RedisUsage
 from .store import (
     LONGEST,
     MAX_VALUE,
@@ -60,12 +66,16 @@ _SLICE = 500  # names that one command is about
 class RedisStore:
     def __init__(self, address: RedisAddress, *, pause: float = PAUSE, timeout: float = TIMEOUT) -> None:
         self.address = address
-        self._redis = RedisClient(address, pause=pause, timeout=timeout, on_back=self._doubt_secret)
+        self._redis = RedisClient(address, pause=pause, timeout=timeout, on_back=self._back)
         self._memory = MemoryStore()
         self._oversize = LogThrottle()
         self._secret = secrets.token_bytes(SECRET_SIZE)
         self._secret_until = 0.0
         self._agreeing = asyncio.Lock()
+        self._shared_counters = RedisCounters(self._redis)
+        self.counters: Counters = self._shared_counters
+        self.usage: UsageStore = RedisUsage(self._redis)
+        self.journals: Journals = RedisJournals(self._redis, pause=pause)
 
     # The store
 
@@ -157,6 +167,7 @@ class RedisStore:
         return self._secret
 
     async def aclose(self) -> None:
+        await self.journals.aclose()
         await self._redis.aclose()
 
     # What many processes need to act as one
@@ -206,9 +217,10 @@ class RedisStore:
         except Away:
             return max(1, len(held))  # Redis may hold some, and nobody may think that there is none
 
-    def _doubt_secret(self) -> None:
-        """Redis may have lost everything."""
+    def _back(self) -> None:
+        """Redis may have lost everything, the secret too."""
         self._secret_until = 0.0
+        self._shared_counters.back()
 
     async def _agree(self) -> None:
         try:

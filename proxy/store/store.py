@@ -17,7 +17,12 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from ..config.redis_address import RedisAddress
+from ..values.meters import Counters
+from ..values.usage_rows import UsageStore
+from .counters import MemoryCounters
 from .entries import GroupedEntries
+from .journals import Journals, MemoryJournals
+from .usage import MemoryUsage
 
 log = logging.getLogger("groundwire")
 
@@ -68,6 +73,18 @@ class Store(Protocol):
     def sure(self) -> bool:
         """False while the shared store cannot be asked: then "not there" may be wrong."""
 
+    @property
+    def counters(self) -> Counters:
+        """What the limits of keys are counted in."""
+
+    @property
+    def usage(self) -> UsageStore:
+        """What callers used, day by day."""
+
+    @property
+    def journals(self) -> Journals:
+        """What happens in answers that are made in the background."""
+
     async def secret(self) -> bytes:
         """What callers are named with (HMAC): the same in all processes that share the store."""
 
@@ -83,6 +100,9 @@ class MemoryStore:
         self._entries = GroupedEntries(max_entries, max_size)
         self._secret = secrets.token_bytes(SECRET_SIZE)
         self._oversize = LogThrottle()
+        self.counters: Counters = MemoryCounters()
+        self.usage: UsageStore = MemoryUsage()
+        self.journals: Journals = MemoryJournals()
 
     async def get(self, kind: str, owner: str, key: str) -> bytes | None:
         return await unpacked(self.find(name_of(kind, owner, key)))

@@ -5,15 +5,14 @@ call has its id and its name, whatever the model's server sent.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
-
-import orjson
 
 from ..values.errors import as_error, failure, truncated
 from ..values.events import Begun, Event, Finished, ReasoningDelta, TextDelta, UsageSeen
 from . import repairs
+from .calls import Calls
+from .server_json import is_plain, parse, plain_usage
 
 _KEPT_FIELDS = ("system_fingerprint", "service_tier")
 # Not for the client as they are: `role` is ours to say once, citations come from our own ledger alone.
@@ -21,15 +20,16 @@ _DROPPED_DELTA_KEYS = frozenset({"role", "content", "tool_calls", "annotations",
 
 
 class ChunkReader:
-    """`feed(payloads)` per network read, then `flush()` at the end of the body."""
+    """`feed(payloads)` per network read, then `flush()` at the end of the body. `names` are those of the tools that the
+    model knows. Raises `EventTooLong` where calls have no end."""
 
-    def __init__(self, off: frozenset[str] = repairs.ALL_ON) -> None:
+    def __init__(self, off: frozenset[str] = repairs.ALL_ON, names: Collection[str] = ()) -> None:
         self.begun = False
         self._off = off  # the repairs that are switched off
         self._reason = ""
         self._usage: Mapping[str, Any] | None = None
         self._over = False
-        self._calls = repairs.Calls(off)
+        self._calls = Calls(off, names)
 
     @property
     def complete(self) -> bool:
@@ -50,7 +50,7 @@ class ChunkReader:
                     self._reason = self._reason or "stop"
                 out += self._end()
                 break
-            chunk = _parse(payload)
+            chunk = parse(payload)
             if chunk is None:
                 self._over = True
                 out.append(
@@ -75,7 +75,7 @@ class ChunkReader:
         out: list[Event] = []
         for payload in rest:
             # The unterminated last event of a body: if it is cut it is no JSON, and nothing is lost by dropping it.
-            if not self._over and (payload.startswith(b"[DONE]") or _parse(payload) is not None):
+            if not self._over and (payload.startswith(b"[DONE]") or parse(payload) is not None):
                 out += self.feed([payload])
         return out if self._over else out + self._end()
 
@@ -83,7 +83,7 @@ class ChunkReader:
         self._over = True
         if not self._reason:
             return [truncated()]
-        usage: list[Event] = [UsageSeen(self._usage)] if self._usage else []
+        usage: list[Event] = [UsageSeen(plain_usage(self._usage))] if self._usage else []
         return [*self._calls.flush(), *usage, Finished(self._reason)]
 
     def _read(self, chunk: Any, out: list[Event]) -> None:
@@ -110,8 +110,9 @@ class ChunkReader:
 
     def _begin(self, chunk: dict[str, Any], out: list[Event]) -> None:
         self.begun = True
-        kept = {key: chunk[key] for key in _KEPT_FIELDS if chunk.get(key) is not None}
-        out.append(Begun(str(chunk.get("model") or ""), kept))
+        kept = {key: chunk[key] for key in _KEPT_FIELDS if isinstance(chunk.get(key), str)}
+        model = chunk.get("model")
+        out.append(Begun(model if isinstance(model, str) else "", kept))
 
     def _read_choice(self, choice: dict[str, Any], out: list[Event]) -> None:
         delta = choice.get("delta")
@@ -124,7 +125,7 @@ class ChunkReader:
     def _read_delta(self, delta: dict[str, Any], out: list[Event]) -> None:
         content = delta.get("content")
         if len(delta) > 1 or content is None:
-            others = {key: value for key, value in delta.items() if value and key not in _DROPPED_DELTA_KEYS}
+            others = {k: v for k, v in delta.items() if v and k not in _DROPPED_DELTA_KEYS and is_plain(v)}
             if others:
                 out.append(ReasoningDelta(others))
         if content:
@@ -142,16 +143,3 @@ def _groq_usage(chunk: Mapping[str, Any]) -> Any:
     """Groq counts in a place of its own."""
     groq = chunk.get("x_groq")
     return groq.get("usage") if isinstance(groq, dict) else None
-
-
-def _parse(payload: bytes) -> Any:
-    try:
-        return orjson.loads(payload)
-    except orjson.JSONDecodeError:
-        pass
-    try:  # bytes that are no UTF-8 and lone surrogates are replaced, the stream goes on
-        text = json.loads(payload.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return None
-    clean = json.dumps(text, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return json.loads(clean)

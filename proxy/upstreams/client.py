@@ -23,7 +23,8 @@ from .learned import NOTHING, Learned, Lesson, lesson_in, refuses_tools
 from .profiles import has_tool_turns, profile_of
 from .prompted import prompted
 from .repairs import AnswerRepair
-from .transport import Transport
+from .transport import Forwarding, Transport
+from .upstream_limit import UpstreamLimit
 
 log = logging.getLogger("groundwire")
 
@@ -36,9 +37,13 @@ _SIZE = re.compile(r"(?<![a-z0-9.])e?(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])", re.IGNOR
 
 
 class UpstreamClient:
-    def __init__(self, config: UpstreamConfig, transport: Transport) -> None:
+    """`limit` is of what may be asked there at once, where there is one."""
+
+    def __init__(self, config: UpstreamConfig, transport: Transport, limit: UpstreamLimit | None = None) -> None:
         self.config = config
+        self.limit = limit
         self.transport = transport
+        self.forwarding = transport if isinstance(transport, Forwarding) else None  # where bytes can pass as they are
         self._learned = Learned()
         self._next_look = 0.0
         self._looking: dict[str, asyncio.Task[None]] = {}  # model → who is reading the listing for it
@@ -125,7 +130,7 @@ class UpstreamClient:
             repair = AnswerRepair(schemas, self._off, prompted_form=prompted_form, one=one)
             refused: Failed | None = None
             first = True
-            async with aclosing(self.transport.stream(asked, headers)) as batches:
+            async with aclosing(self.transport.stream(asked, headers, schemas)) as batches:
                 async for batch in batches:
                     if first:
                         first = False

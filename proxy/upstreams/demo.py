@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +56,7 @@ class DemoTransport:
         self._delay = delay
 
     async def stream(
-        self, body: dict[str, Any], headers: Mapping[str, str] | None = None
+        self, body: dict[str, Any], headers: Mapping[str, str] | None = None, names: Collection[str] = ()
     ) -> AsyncGenerator[list[Event], None]:
         yield [Begun(model=str(body.get("model") or self.name))]
         messages = body.get("messages") or []

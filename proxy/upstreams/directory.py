@@ -5,25 +5,30 @@ the operator's aliases; hands on fallback plans, and the list of all models that
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from ..callers.caller import Caller
-from ..values.errors import refuse
+from ..values.errors import RequestError, refuse
 from ..watching.observer import Observer
 from .client import UpstreamClient
 from .fallback import Candidate, FallbackPlan
+from .retry import RetryBudget
 
 _LONGEST_NAME = 1000
 _WILDCARDS = frozenset("*?[")
 
 
 class UpstreamDirectory:
-    def __init__(self, clients: Sequence[UpstreamClient], aliases: Mapping[str, str]) -> None:
+    def __init__(self, clients: Sequence[UpstreamClient], aliases: Mapping[str, str], budget: RetryBudget) -> None:
         self._clients = tuple(clients)
         self._by_name = {client.name: client for client in clients}
-        self._aliases = aliases
+        self._aliases = {alias: target for alias, target in aliases.items() if not _WILDCARDS & set(alias)}
+        self._patterns = [(alias, target) for alias, target in aliases.items() if _WILDCARDS & set(alias)]
+        self._budget = budget  # of all requests together
         self._began = int(time.time())  # how old a model is of which nobody says it
 
     def __iter__(self) -> Iterator[UpstreamClient]:
@@ -34,7 +39,7 @@ class UpstreamDirectory:
         if len(model) > _LONGEST_NAME:  # what is learned of models is kept under their names
             text = f"The name of the model is longer than {_LONGEST_NAME} characters."
             raise refuse(404, text, param="model", code="model_not_found")
-        target = self._aliases.get(model, model)
+        target = self._meant(model)
         if target != model:
             name, _, rest = target.partition("/")
             if rest and name in self._by_name:
@@ -45,22 +50,71 @@ class UpstreamDirectory:
         text = f"The model '{model}' does not exist: no upstream here serves it."
         raise refuse(404, text, param="model", code="model_not_found")
 
-    def plan(self, model: str, headers: Mapping[str, str], caller: Caller, observer: Observer) -> FallbackPlan:
+    def _meant(self, model: str) -> str:
+        """What an alias stands for: the very name first, then the patterns, in their order."""
+        if model in self._aliases:
+            return self._aliases[model]
+        return next((target for alias, target in self._patterns if fnmatchcase(model, alias)), model)
+
+    def knows(self, model: str) -> bool:
+        """Would it be found?"""
+        try:
+            self.find(model)
+        except RequestError:
+            return False
+        return True
+
+    async def has(self, model: str) -> bool:
+        """The same, but where only a pattern such as `*` speaks for it, the upstream's own list must not speak against
+        it."""
+        if not self.knows(model):
+            return False
+        client, name = self.find(model)
+        if name != model or name in client.config.models or client.config.type != "openai":
+            return True
+        listed = await client.listed()
+        return not listed or any(entry["id"] == name for entry in listed)
+
+    def plan(
+        self,
+        model: str,
+        headers: Mapping[str, str],
+        caller: Caller,
+        observer: Observer,
+        *,
+        deadline: float = math.inf,
+    ) -> FallbackPlan:
         """All that may serve a model, in order. Only the upstream that a client chose may see the client's own key."""
         client, name = self.find(model)
         first = Candidate(client, name, {**headers, **_own_key(client, caller)})
-        return FallbackPlan([first, *self._fallbacks(client, name, headers)], observer)
+        candidates = [first, *self._fallbacks(client, name, headers)]
+        return FallbackPlan(candidates, observer, self._budget, deadline=deadline, line=caller.line)
 
     def plan_alone(
-        self, client: UpstreamClient, model: str, headers: Mapping[str, str], caller: Caller, observer: Observer
+        self,
+        client: UpstreamClient,
+        model: str,
+        headers: Mapping[str, str],
+        caller: Caller,
+        observer: Observer,
+        *,
+        deadline: float = math.inf,
+        repeatable: bool = True,
     ) -> FallbackPlan:
-        """This upstream and no other."""
-        return FallbackPlan([Candidate(client, model, {**headers, **_own_key(client, caller)})], observer)
+        """This upstream and no other. What is not `repeatable` is never asked again: it may have been done already."""
+        alone = Candidate(client, model, {**headers, **_own_key(client, caller)})
+        budget = self._budget if repeatable else None
+        return FallbackPlan([alone], observer, budget, deadline=deadline, line=caller.line)
 
     def _fallbacks(self, client: UpstreamClient, model: str, headers: Mapping[str, str]) -> Iterator[Candidate]:
         for target in client.config.fallback:
             name, _, other = target.partition("/")
             yield Candidate(self._by_name[name], other or model, headers)
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a place at one of them."""
+        return sum(client.limit.waiting for client in self._clients if client.limit)
 
     @property
     def take_client_keys(self) -> bool:

@@ -4,13 +4,19 @@ what went wrong, by the transport that met it; hands on `Failed`.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 
 from ..values.errors import failure
 from ..values.events import Failed
+from ..values.secrets import masked
 
-SHORTEST_SECRET = 16  # shorter ones are words like `ollama`, put there because some client wants a key
+ADVICE = ("retry-after", "retry-after-ms", "x-should-retry")  # headers of a failure that are for whoever asks again
+
+_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+_COME_BACK = "10"  # seconds, when descriptors have run out: they come back as answers end
 
 
 def timed_out(upstream: str) -> Failed:
@@ -23,7 +29,33 @@ def unreachable(upstream: str) -> Failed:
 
 
 def hung_up(upstream: str) -> Failed:
-    return failure(502, f"Upstream '{upstream}' closed the connection without an answer.", code="upstream_unreachable")
+    text = f"Upstream '{upstream}' closed the connection without an answer."
+    return failure(502, text, code="upstream_unreachable", retry=True)
+
+
+def not_trusted(upstream: str) -> Failed:
+    return failure(502, f"The certificate of upstream '{upstream}' is not valid.", code="upstream_tls")
+
+
+def overloaded() -> Failed:
+    """We have no descriptor left for another connection. It is not the upstream that is in trouble."""
+    text = "This server has too many connections open; ask again in a moment."
+    failed = failure(503, text, code="overloaded", retry=True)
+    return replace(failed, headers={"retry-after": _COME_BACK})
+
+
+def lacks_descriptors(errors: Iterable[BaseException]) -> bool:
+    """Did connecting fail for want of a descriptor? Looking up a name fails then in words that say nothing of it, so
+    one is tried for."""
+    return any(getattr(error, "errno", None) in _NO_DESCRIPTORS for error in errors) or not _has_descriptor()
+
+
+def _has_descriptor() -> bool:
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return error.errno not in _NO_DESCRIPTORS
+    return True
 
 
 def key_refused(upstream: str, status: int, variable: str) -> Failed:
@@ -33,14 +65,6 @@ def key_refused(upstream: str, status: int, variable: str) -> Failed:
         f"Set `api_key` of this upstream in the config file, or {variable}."
     )
     return failure(502, text, code="upstream_auth")
-
-
-def masked(text: str, secrets: Iterable[str], shortest: int = SHORTEST_SECRET) -> str:
-    """Servers like to repeat a key that they complain about."""
-    for secret in secrets:
-        if len(secret) >= shortest:
-            text = text.replace(secret, "***")
-    return text
 
 
 def masked_failure(failed: Failed, secrets: Iterable[str]) -> Failed:

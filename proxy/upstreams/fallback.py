@@ -1,21 +1,38 @@
 """The upstreams that may serve one request, in order. Handed a body, asks the first; if it fails before anything was
-said, the next one is asked, with its own key and its own name for the model. Once one has spoken, the request stays.
+said, the next one is asked, with its own key and its own name for the model. The last one is asked again, if that may
+help (`retry.py`). Once one has spoken, the request stays.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import math
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from ..config.upstreams import UpstreamConfig
-from ..values.events import Begun, Event, Failed, Finished, Replan, ToolMode, UsageSeen
+from ..values.errors import NO_RETRY
+from ..values.estimates import tokens_asked, tokens_of
+from ..values.events import Begun, Event, Failed, Finished, Replan, TextDelta, ToolMode, UsageSeen
 from ..watching.observer import Observer
-from ..watching.steps import Forwarded, ModelAnswered, ModelAsked, ModelFailed, Operation, Tokens, tokens_in
+from ..watching.steps import (
+    Forwarded,
+    ModelAnswered,
+    ModelAsked,
+    ModelFailed,
+    ModelLeft,
+    Operation,
+    Retried,
+    Tokens,
+    tokens_in,
+)
 from .client import UpstreamClient
+from .retry import Retries, RetryBudget
+from .upstream_limit import FULL
 
 log = logging.getLogger("groundwire")
 
@@ -34,17 +51,43 @@ class Candidate:
 
 
 class FallbackPlan:
-    """Who is asked is `current`. Until it has spoken another one may take its place, for events and for bytes alike."""
+    """Who is asked is `current`. Until it has spoken another one may take its place, or it is asked again, for events
+    and for bytes alike. `deadline` is when the answer must be over, in the loop's time; `line` is whose, where requests
+    wait for a place at an upstream."""
 
-    def __init__(self, candidates: Sequence[Candidate], observer: Observer) -> None:
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        observer: Observer,
+        budget: RetryBudget | None = None,
+        *,
+        deadline: float = math.inf,
+        line: str = "",
+    ) -> None:
         self._candidates = list(candidates)
         self._observer = observer
+        self._deadline = deadline
+        self._line = line
+        self._answered = False  # has a model worked for it already?
+        self._budget = budget
+        self._retries = Retries(budget) if budget else None  # None: what is asked here must not be asked twice
         self._settled = len(self._candidates) == 1
         self._asked = 0.0  # when the current upstream was asked last
+        self._question: Mapping[str, Any] = {}  # and what
+        self.advice: Mapping[str, str] = {}  # headers for a client that gets the last failure, and may ask again
 
     @property
     def current(self) -> Candidate:
         return self._candidates[0]
+
+    @property
+    def settled(self) -> bool:
+        """May nobody else take over any more?"""
+        return self._settled
+
+    def settle(self) -> None:
+        """The current upstream has spoken: the request stays there."""
+        self._settled = True
 
     def keep(self, wanted: Callable[[Candidate], bool]) -> None:
         """Those alone may take over that are wanted."""
@@ -57,83 +100,171 @@ class FallbackPlan:
 
     def note_question(self) -> None:
         """The current upstream is asked now."""
+        if self._budget and not self._asked:
+            self._budget.note_request()
         self._observer.tell(ModelAsked(self.current.upstream.name, self.current.model))
         self._asked = time.perf_counter()
 
-    def note_end(self, batch: Sequence[Event]) -> None:
-        """The last events that a question brought."""
+    def note_end(self, batch: Sequence[Event], said: int = 0) -> None:
+        """The last events that a question brought. `said`: how many characters came before them."""
         last = batch[-1]
         if isinstance(last, Failed):
             self.note_failure(last.status, last.error.get("code"))
         elif isinstance(last, Finished):
+            self._answered = True
             usage = next((event.usage for event in batch if isinstance(event, UsageSeen)), {})
-            self._observer.tell(ModelAnswered(self.current.upstream.name, self._seconds, tokens_in(usage)))
+            tokens = tokens_in(usage)
+            if tokens.none:
+                tokens = self._estimate(said + sum(len(event.text) for event in batch if isinstance(event, TextDelta)))
+            self._observer.tell(ModelAnswered(self.current.upstream.name, self._seconds, tokens))
+
+    def note_left(self, until_then: Tokens | int) -> None:
+        """Nobody waits for the rest of the answer. `until_then`: what it had cost, or the characters of it."""
+        tokens = self._estimate(until_then) if isinstance(until_then, int) else until_then
+        self._observer.tell(ModelLeft(self.current.upstream.name, tokens))
+
+    def _estimate(self, said: int) -> Tokens:
+        return Tokens(tokens_asked(self._question), tokens_of(said), estimated=True)
 
     def note_forwarded(self, status: int, operation: Operation, tokens: Tokens) -> None:
         self._observer.tell(Forwarded(self.current.upstream.name, status, operation, self._seconds, tokens))
 
     def note_failure(self, status: int, code: object = None) -> None:
-        self._observer.tell(ModelFailed(self.current.upstream.name, status, str(code or "")))
+        if code != FULL:  # nobody was asked
+            self._observer.tell(ModelFailed(self.current.upstream.name, status, str(code or "")))
 
     @property
     def _seconds(self) -> float:
         return time.perf_counter() - self._asked
 
-    def fall_back(self, status: int, code: object = None) -> bool:
-        """The current upstream has failed and said nothing: whether another one stands in its place now."""
-        if len(self._candidates) == 1 or not _is_servers_trouble(status):
+    async def recover(self, failed: Failed) -> bool:
+        """The current upstream has failed and said nothing: whether it is to be asked again now. Another upstream may
+        stand in its place, or the wait is over; if not, `advice` goes out with the failure."""
+        if not self._settled and _is_servers_trouble(failed.status):
+            self._fall_back(failed)
+            return True
+        if self._retries is None or failed.error.get("code") == FULL:
             return False
-        self.note_failure(status, code)
-        failed = self._candidates.pop(0).upstream
-        self._settled = len(self._candidates) == 1
-        log.warning("upstream %s failed (HTTP %d): trying %s", failed.name, status, self.current.upstream.name)
+        left = self._deadline - asyncio.get_running_loop().time()
+        verdict = self._retries.judge(failed, self.current.upstream.config, left)
+        name = self.current.upstream.name
+        if verdict.outcome != "passed_on":
+            self._observer.tell(Retried(name, verdict.outcome))
+        if verdict.outcome != "asked":
+            self.advice = {} if verdict.outcome == "passed_on" else NO_RETRY
+            return False
+        self.note_failure(failed.status, failed.error.get("code"))
+        log.warning("upstream %s failed (HTTP %d): asking again in %.2f s", name, failed.status, verdict.wait)
+        await asyncio.sleep(verdict.wait)
         return True
 
-    def stream(
-        self, body: dict[str, Any], known_tools: Sequence[Any] | None = None
-    ) -> AsyncGenerator[list[Event], None]:
-        """Asks the model once, as `UpstreamClient.stream`."""
-        if self._settled:  # nobody else is left to ask: nothing stands between the upstream and the loop
-            return self._ask(body, known_tools)
-        return self._try_in_order(body, known_tools)
+    def _fall_back(self, failed: Failed) -> None:
+        self.note_failure(failed.status, failed.error.get("code"))
+        gone = self._candidates.pop(0).upstream
+        self._settled = len(self._candidates) == 1
+        why = "is full" if failed.error.get("code") == FULL else f"failed (HTTP {failed.status})"
+        log.warning("upstream %s %s: trying %s", gone.name, why, self.current.upstream.name)
 
-    def ask_aside(self, body: dict[str, Any]) -> AsyncGenerator[list[Event], None]:
-        """Asks the current model something of our own. What it says is not for the client, and settles nothing."""
-        return self._ask(body, None)
+    def stream(self, body: dict[str, Any], known_tools: Sequence[Any] | None = None) -> Attempts:
+        """Asks the model once, as `UpstreamClient.stream`; more often where it fails before it has spoken."""
+        return Attempts(self, body, known_tools)
+
+    def ask(self, body: dict[str, Any], known_tools: Sequence[Any] | None) -> AsyncGenerator[list[Event], None]:
+        """One attempt at the current upstream."""
+        return self._ask_in_place(body, known_tools) if self.current.upstream.limit else self._ask(body, known_tools)
+
+    async def _ask_in_place(
+        self, body: dict[str, Any], known_tools: Sequence[Any] | None
+    ) -> AsyncGenerator[list[Event], None]:
+        async with self.place() as full:
+            if full:
+                yield [full]
+                return
+            async with aclosing(self._ask(body, known_tools)) as batches:
+                async for batch in batches:
+                    yield batch
+
+    def place(self) -> AbstractAsyncContextManager[Failed | None]:
+        """A place at the current upstream, or why there is none. Where another one may take over nobody waits for it;
+        where a model has worked for this request already, it is worth any wait."""
+        limit = self.current.upstream.limit
+        if limit is None:
+            return nullcontext()
+        return limit.place(self._line, self._observer, waits=self._settled, patient=self._answered)
 
     def _ask(self, body: dict[str, Any], known_tools: Sequence[Any] | None) -> AsyncGenerator[list[Event], None]:
         candidate = self.current
+        self._question = body
         self.note_question()
         return candidate.upstream.stream({**body, "model": candidate.model}, candidate.headers, known_tools)
 
-    async def _try_in_order(
-        self, body: dict[str, Any], known_tools: Sequence[Any] | None
-    ) -> AsyncGenerator[list[Event], None]:
+    def ask_aside(self, body: dict[str, Any]) -> AsyncGenerator[list[Event], None]:
+        """Asks the current model something of our own. What it says is not for the client, and settles nothing; whoever
+        asks can do without, so it is asked once."""
+        return self.ask(body, None)
+
+
+class Attempts:
+    """The batches of one question, over as many attempts as it takes. Until the model has spoken each is looked at;
+    from then on nothing stands between its client and the loop, because every piece of an answer passes here."""
+
+    __slots__ = ("_batches", "_body", "_early", "_known_tools", "_next", "_plan")
+
+    def __init__(self, plan: FallbackPlan, body: dict[str, Any], known_tools: Sequence[Any] | None) -> None:
+        self._plan = plan
+        self._body = body
+        self._known_tools = known_tools
+        self._early: list[Event] = []  # what came before the first content and is held
+        self._batches = plan.ask(body, known_tools)
+        self._next: Callable[[], Awaitable[list[Event]]] = self._look
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __anext__(self) -> Awaitable[list[Event]]:
+        return self._next()
+
+    async def aclose(self) -> None:
+        await self._batches.aclose()
+
+    async def _look(self) -> list[Event]:
+        """The next batch that may be handed on."""
         while True:
-            early: list[Event] = []  # what was said before the first content
-            async with aclosing(self._ask(body, known_tools)) as batches:
-                async for batch in batches:
-                    if self._settled:
-                        yield batch
-                        continue
-                    early += batch
-                    if isinstance(early[-1], Begun):
-                        continue
-                    failed = _silent_failure(early)
-                    if failed and self.fall_back(failed.status, failed.error.get("code")):
-                        break
-                    self._settled = not isinstance(early[-1], Failed | Replan)
-                    yield early
-                    early = []
-                else:
-                    if early:
-                        yield early
-                    return
-            assert failed is not None
-            mode = await self.look_up()
-            if mode == "none" and body.get("tools"):  # who takes over wants to be searched for first
-                yield [Replan(mode, failed)]
-                return
+            batch = await anext(self._batches, None)
+            if batch is None:
+                return self._hand_on()
+            self._early += batch
+            if isinstance(self._early[-1], Begun):
+                if not self._plan.settled:  # it may be another one's answer yet
+                    continue
+                early, self._early = self._early, []
+                return early
+            failed = _silent_failure(self._early)
+            if failed is None:
+                if not isinstance(self._early[-1], Failed | Replan):
+                    self._plan.settle()
+                return self._hand_on()
+            asked = self._plan.current
+            await self._batches.aclose()  # a wait must not hold a place at the upstream
+            if not await self._plan.recover(failed):
+                self._early[-1] = replace(failed, headers={**failed.headers, **self._plan.advice})
+                return self._hand_on()
+            self._early = []
+            if self._plan.current is not asked and await self._wants_search_first():
+                self._early = [Replan("none", failed)]
+                return self._hand_on()
+            self._batches = self._plan.ask(self._body, self._known_tools)
+
+    async def _wants_search_first(self) -> bool:
+        """Must be searched for who takes over, before it is asked?"""
+        return bool(self._body.get("tools")) and await self._plan.look_up() == "none"
+
+    def _hand_on(self) -> list[Event]:
+        """What was held; what comes behind it passes."""
+        self._next = self._batches.__anext__
+        if not self._early:
+            raise StopAsyncIteration
+        return self._early
 
 
 def _silent_failure(events: Sequence[Event]) -> Failed | None:

@@ -41,6 +41,7 @@ _REFUSALS = re.compile(
     ),
     re.IGNORECASE,
 )
+_NO_THINKING = re.compile(r"(?:does not|doesn't) support (?:thinking|reasoning)\b(?![._])", re.IGNORECASE)  # Ollama's
 _LONGEST_READ = 2000  # of a message: servers repeat in it what the client sent
 # What is wrong is how the parameter is used, not that it is there.
 _ABOUT_VALUE = re.compile(
@@ -142,6 +143,8 @@ def lesson_in(failed: Failed, body: Mapping[str, Any]) -> Lesson | None:
 def _refused_names(failed: Failed, body: Mapping[str, Any]) -> list[str]:
     """The parameters that a refusal names, as they may stand in the body or, behind `messages`, in a message."""
     said = str(failed.error.get("message") or "")[:_LONGEST_READ]
+    if (found := _NO_THINKING.search(said)) and not _is_echo(found[0], body):
+        return ["reasoning_effort"]
     refusals = [found for found in _REFUSALS.finditer(said) if not _ABOUT_VALUE.match(said, found.end())]
     refusals = [found for found in refusals if not _is_echo(found[0], body)]
     if not refusals:

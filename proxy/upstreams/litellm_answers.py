@@ -1,5 +1,6 @@
 """What LiteLLM answers, as the JSON that other servers would have sent. Handed its objects; hands on chunks that
-`ChunkReader` reads, with the fields of a message made whole. Also mends the bodies that LiteLLM would tear.
+`ChunkReader` reads, with the fields of a message made whole. Also mends the bodies that LiteLLM would tear, and bounds
+them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 import httpx
 
 from ..values.events import merge_fields
+from ..values.sse import EventTooLong
 
 _JSON_KINDS = ("text/event-stream", "application/json", "application/x-ndjson")
 _LINE_ENDS = re.compile(rb"\xc2\x85|\xe2\x80[\xa8\xa9]")
@@ -102,7 +104,26 @@ def _escape(found: re.Match[bytes]) -> bytes:
     return b"\\u%04x" % ord(found[0].decode())
 
 
-async def keep_lines_whole(response: httpx.Response) -> None:
+class BoundedBody(httpx.AsyncByteStream):
+    """A body of at most so many bytes: LiteLLM would read any."""
+
+    def __init__(self, stream: Any, most: int) -> None:
+        self._stream = stream
+        self._left = most
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for data in self._stream:
+            self._left -= len(data)
+            if self._left < 0:
+                raise EventTooLong
+            yield data
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+async def bound_and_mend(response: httpx.Response, most: int) -> None:
+    response.stream = BoundedBody(response.stream, most)
     kind = response.headers.get("content-type", "").partition(";")[0]
     if kind in _JSON_KINDS and response.headers.get("content-encoding", "identity") == "identity":
         response.stream = EscapedLines(response.stream)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import logging
 import re
+import ssl
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,10 +16,23 @@ from json import JSONDecoder
 import aiohttp
 import httpx
 
-from ..values.errors import as_error, failure, truncated
+from ..values.errors import as_error, failure, too_large, truncated
 from ..values.events import Failed
+from ..values.secrets import masked
+from ..values.sse import EventTooLong
 from ..watching.contents import Contents
-from .failures import hung_up, key_refused, masked, masked_failure, timed_out, unreachable
+from .failures import (
+    ADVICE,
+    hung_up,
+    key_refused,
+    lacks_descriptors,
+    masked_failure,
+    not_trusted,
+    overloaded,
+    timed_out,
+    unreachable,
+)
+from .session import proxy_failure
 
 log = logging.getLogger("groundwire")
 
@@ -27,7 +41,6 @@ _SUFFIX = re.compile(r"\.? Handle with `litellm\.\w+`\.$|\.? ?To drop these, set
 _BYTES = re.compile(r"\bb(['\"])(?=[{\[])(?:\\.|(?!\1).)*\1", re.DOTALL)
 _LONGEST_ERROR = 20_000
 _UNREADABLE = (ValueError, SyntaxError, RecursionError, MemoryError)
-_WAITS = ("retry-after", "retry-after-ms")
 
 
 def litellm_failure(error: Exception, upstream: str, secrets: Sequence[str], *, own_key: bool, begun: bool) -> Failed:
@@ -46,8 +59,8 @@ def litellm_failure(error: Exception, upstream: str, secrets: Sequence[str], *, 
         return failure(502, "The model's server sent an answer that cannot be read.", code="upstream_bad_response")
     if failed.status in (401, 403) and not own_key:
         return key_refused(upstream, failed.status, "the vendor's own variable")
-    waits = next((found for cause in chain if (found := _waits(cause))), {})
-    return masked_failure(replace(failed, headers={**failed.headers, **waits}), secrets)
+    advice = next((found for cause in chain if (found := _advice(cause))), {})
+    return masked_failure(replace(failed, headers={**failed.headers, **advice}), secrets)
 
 
 def _causes(error: BaseException) -> list[BaseException]:
@@ -68,10 +81,17 @@ def _kinds(error: BaseException) -> set[str]:
 
 
 def _broken_line(chain: Sequence[BaseException], upstream: str, begun: bool) -> Failed | None:
+    stopped = next((failed for error in chain if (failed := proxy_failure(upstream, error))), None)
+    if stopped is not None:
+        return stopped
     if "Timeout" in _kinds(chain[0]) or _holds(chain, TimeoutError, httpx.TimeoutException):
         return timed_out(upstream)
+    if _holds(chain, EventTooLong):
+        return too_large()
+    if _holds(chain, ssl.SSLError, aiohttp.ClientSSLError):
+        return not_trusted(upstream)
     if _holds(chain, httpx.ConnectError, aiohttp.ClientConnectorError):
-        return unreachable(upstream)
+        return overloaded() if lacks_descriptors(chain) else unreachable(upstream)
     if _holds(chain, httpx.TransportError, aiohttp.ClientPayloadError):
         return truncated() if begun else hung_up(upstream)
     return None
@@ -122,13 +142,13 @@ def _vendor_error(chain: Sequence[BaseException], text: str, status: int) -> Fai
     return None
 
 
-def _waits(error: BaseException) -> dict[str, str]:
+def _advice(error: BaseException) -> dict[str, str]:
     held = (
         getattr(error, "litellm_response_headers", None),
         getattr(getattr(error, "response", None), "headers", None),
     )
     for headers in held:
-        found = {key: str(headers[key]) for key in _WAITS if headers and key in headers}
+        found = {key: str(headers[key]) for key in ADVICE if headers and key in headers}
         if found:
             return found
     return {}

@@ -35,6 +35,8 @@ _SILENT: dict[str, Any] = {
     "drop_params": False,  # a dropped `tools` or `response_format` would be a silent lie
     "modify_params": False,
     "use_litellm_proxy": False,
+    "aiohttp_trust_env": False,  # proxies are our business: see `session.py`
+    "disable_aiohttp_trust_env": True,
     "disable_hf_tokenizer_download": True,  # else it fetches tokenizers to count with, while everybody waits
     "REPEATED_STREAMING_CHUNK_LIMIT": sys.maxsize,  # it takes a long row of equal pieces for a broken model
 }
@@ -63,6 +65,13 @@ def load() -> Any:
                 logger.setLevel(logging.CRITICAL + 1)
             _loaded = litellm
     return _loaded
+
+
+def believe(ca_file: str) -> None:
+    """Adds to the authorities that LiteLLM believes: it keeps one set of them, which it hands to every request."""
+    if ca_file:
+        about = importlib.import_module("litellm.llms.custom_httpx.http_handler").get_ssl_configuration()
+        about.load_verify_locations(ca_file)
 
 
 async def loaded() -> Any:

@@ -9,20 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import json
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import httpx
 import orjson
 
+from providers.web.egress import DIRECT, Egress
+
+from ..config.secrets import header_secrets, named_secrets
 from ..values.errors import RequestError, refuse
 from ..values.events import Event, Failed
+from ..values.sse import EventTooLong
+from .answer_body import MOST_ANSWER
 from .chunks import ChunkReader
 from .failures import masked_failure
-from .litellm_answers import Extras, answer_json, chunk_json, keep_lines_whole
+from .litellm_answers import Extras, answer_json, bound_and_mend, chunk_json
 from .litellm_failures import litellm_failure
-from .litellm_library import ask, load, loaded
+from .litellm_library import ask, believe, load, loaded
+from .server_json import parse
+from .session import open_session
 
 _CLIENT_NAMES = (
     "messages stream stream_options tools tool_choice parallel_tool_calls functions function_call response_format "
@@ -33,7 +41,6 @@ _CLIENT_NAMES = (
 _CLIENT_FIELDS = frozenset(_CLIENT_NAMES.split())
 _READ_LIMIT = 6000.0  # LiteLLM wants some number; ours are kept here
 _MOST_NAMES = 500  # of models, which clients may make up
-_SECRET_NAME = re.compile(r"key|secret|token|password|credential", re.IGNORECASE)
 
 
 class LitellmTransport:
@@ -49,9 +56,14 @@ class LitellmTransport:
         connect_timeout: float = 5.0,
         first_byte_timeout: float = 120.0,
         idle_timeout: float = 60.0,
+        max_answer: int = MOST_ANSWER,
         off: frozenset[str] = frozenset(),
+        egress: Egress = DIRECT,
     ) -> None:
         self.name = name
+        self._egress = egress
+        self._connect_timeout = connect_timeout
+        self._session: Any = None
         self._key = api_key
         self._base = api_base
         self._models = [model for model in models if not set(model) & set("*?")]
@@ -60,28 +72,38 @@ class LitellmTransport:
         self._timeout = httpx.Timeout(_READ_LIMIT, connect=connect_timeout)
         self._first_byte_timeout = first_byte_timeout
         self._idle_timeout = idle_timeout
+        self._max_answer = max_answer
         self._off = off
         self._client: Any = None
         self._ollamas: set[str] = set()
-        named = [value for key, value in self._options.items() if _SECRET_NAME.search(key)]
-        self._secrets = [api_key, *self._headers.values(), *(value for value in named if isinstance(value, str))]
+        others = (*header_secrets(headers or {}), *named_secrets(self._options), *egress.secrets)
+        self._secrets = [api_key, *others]
 
-    async def stream(self, body: dict[str, Any], headers: Mapping[str, str]) -> AsyncGenerator[list[Event], None]:
+    async def stream(
+        self, body: dict[str, Any], headers: Mapping[str, str], names: Collection[str] = ()
+    ) -> AsyncGenerator[list[Event], None]:
         passed = headers.get("authorization", "").removeprefix("Bearer ")
-        reader, answer = ChunkReader(self._off), None
+        reader, answer, size = ChunkReader(self._off, names), None, 0
         extras, wants_usage = Extras(), bool((body.get("stream_options") or {}).get("include_usage"))
         try:
             litellm = await loaded()
             arguments = self._arguments(litellm, body, passed)
             if not body.get("stream"):
-                yield self._dressed(reader.feed_answer(answer_json(await ask(litellm, arguments))), passed)
+                whole = json.dumps(answer_json(await ask(litellm, arguments)), default=str).encode()
+                if len(whole) > self._max_answer:
+                    raise EventTooLong
+                yield self._dressed(reader.feed_answer(parse(whole)), passed)
                 return
             async with asyncio.timeout(self._first_byte_timeout):
                 answer = await ask(litellm, arguments)
                 chunk = await anext(answer, None)
             while chunk is not None:
                 said = chunk_json(chunk, extras, answer)
-                events = reader.feed([orjson.dumps(said, default=str)])
+                payload = orjson.dumps(said, default=str)
+                size += len(payload)
+                if size > self._max_answer:
+                    raise EventTooLong
+                events = reader.feed([payload])
                 if _is_all(reader, said, wants_usage):
                     break
                 if events:
@@ -112,6 +134,9 @@ class LitellmTransport:
             # The connections to servers that speak Chat Completions are shared: whoever closes first closes them all.
             await load().close_litellm_async_clients()
             load().in_memory_llm_clients_cache.flush_cache()
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
 
     # What LiteLLM is asked
 
@@ -123,6 +148,8 @@ class LitellmTransport:
         known = {key: value for key, value in body.items() if key in _CLIENT_FIELDS and value is not None}
         arguments = {**self._options, **known, "model": model, "timeout": self._timeout}
         client = self._http_client()
+        if self._session is not None:
+            arguments["shared_session"] = self._session  # for the vendors that have a client of their own
         if vendor in ("openai", "azure") or vendor in litellm.openai_compatible_providers:
             self._add_extra_body(arguments, body)
         else:
@@ -161,7 +188,11 @@ class LitellmTransport:
     def _http_client(self) -> Any:
         if self._client is None:
             handler = importlib.import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler
-            self._client = handler(timeout=self._timeout, event_hooks={"response": [keep_lines_whole]})
+            if not self._egress.plain:
+                believe(self._egress.ca_file)
+                self._session = open_session(self._egress, self._connect_timeout)
+            hooks = {"response": [partial(bound_and_mend, most=self._max_answer)]}
+            self._client = handler(timeout=self._timeout, event_hooks=hooks, shared_session=self._session)
         return self._client
 
     def _failed(self, error: Exception, passed: str, *, begun: bool) -> Failed:

@@ -1,7 +1,7 @@
 """Every repair of a model's bad output, and nothing else. Handed pieces of an answer as a server sent them, hands on
 what they meant. An operator can switch each off by its name (`config/vocabulary.py`).
 
-Two of them read the answer's text and have rooms of their own: `leaks` (calls written as text), `thinking`.
+Some have rooms of their own: `calls` (put together from fragments), `leaks` (calls written as text), `thinking`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 import secrets
 import string
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -20,6 +20,7 @@ from tools.base import BadArguments, decode_arguments
 from ..values.events import Begun, Event, Failed, Finished, ReasoningDelta, TextDelta, ToolCallDelta
 from .leaks import LeakedCall, LeakReader, recovered
 from .prompted_calls import PromptedCallReader
+from .server_json import is_plain
 from .thinking import ThoughtReader
 
 ALL_ON: frozenset[str] = frozenset()
@@ -27,10 +28,8 @@ ALL_ON: frozenset[str] = frozenset()
 _ALPHABET = string.ascii_letters + string.digits
 _REASONS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
 _LENGTH_REASONS = frozenset({"max_tokens", "MAX_TOKENS", "model_length"})
-_CALL_KEYS = frozenset({"index", "id", "type", "function"})
+FUNCTIONS = "functions."
 _KIMI_COUNT = re.compile(r":\d+\Z")
-_STRUCTURE = re.compile(r'["{}\[\]]')
-_IN_STRING = re.compile(r'["\\]')
 
 
 def new_call_id() -> str:
@@ -45,14 +44,16 @@ def call_name(name: object, off: frozenset[str] = ALL_ON) -> str:
         return ""
     if "call_name" in off:
         return name
-    return _KIMI_COUNT.sub("", name.split("<|", 1)[0].strip().removeprefix("functions."))
+    return _KIMI_COUNT.sub("", name.split("<|", 1)[0].strip().removeprefix(FUNCTIONS))
 
 
 def call_arguments(arguments: object) -> str:
     """The arguments as the JSON text they should be. Ollama's native shape and LiteLLM send an object, or null."""
     if arguments is None or arguments == "":
         return ""
-    return arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+    if isinstance(arguments, str):
+        return arguments
+    return orjson.dumps(arguments).decode() if is_plain(arguments) else "[]"  # which no tool takes for its arguments
 
 
 def finish_reason(reason: object, off: frozenset[str] = ALL_ON) -> str:
@@ -70,15 +71,19 @@ def content_parts(content: Any) -> list[Event]:
     for part in content if isinstance(content, list) else ():
         if not isinstance(part, dict):
             continue
-        if part.get("type") == "text" and part.get("text"):
-            out.append(TextDelta(str(part["text"])))
+        if part.get("type") == "text" and (text := _text_in(part)):
+            out.append(TextDelta(text))
         elif part.get("type") == "thinking":
             thinking = part.get("thinking")
             pieces = thinking if isinstance(thinking, list) else [{"text": thinking}]
-            text = "".join(str(piece.get("text") or "") for piece in pieces if isinstance(piece, dict))
-            if text:
+            if text := "".join(_text_in(piece) for piece in pieces if isinstance(piece, dict)):
                 out.append(ReasoningDelta({"reasoning_content": text}))
     return out
+
+
+def _text_in(part: Mapping[str, Any]) -> str:
+    text = part.get("text")
+    return text if isinstance(text, str) else ""
 
 
 def replayable(arguments: str) -> str:
@@ -92,152 +97,6 @@ def replayable(arguments: str) -> str:
         return orjson.dumps(decode_arguments(arguments)).decode()
     except (BadArguments, orjson.JSONEncodeError):  # half an emoji, a number that is no 64 bits, a nest too deep
         return "{}"
-
-
-class ArgumentReader:
-    """The arguments of one call while they stream: the first whole object passes, whatever else is around it goes.
-
-    What does not begin as an object (encoded twice, words before it) is held until the call is complete.
-    """
-
-    def __init__(self) -> None:
-        self._held = ""
-        self._depth = 0
-        self._in_string = False
-        self._skip = 0  # characters of the next piece that a backslash at the end of this one escapes
-        self._over = False
-
-    def feed(self, text: str) -> str:
-        if self._over or not text:
-            return ""
-        if not self._depth:
-            text, self._held = (self._held + text).lstrip(), ""
-            if not text.startswith("{"):
-                self._held = text
-                return ""
-        at, self._skip = self._skip, 0
-        while found := (_IN_STRING if self._in_string else _STRUCTURE).search(text, at):
-            mark, at = found[0], found.end()
-            if mark == "\\":
-                at += 1
-                self._skip = max(at - len(text), 0)
-            elif mark == '"':
-                self._in_string = not self._in_string
-            else:
-                self._depth += 1 if mark in "{[" else -1
-                if not self._depth:
-                    self._over = True
-                    return text[:at]
-        return text
-
-    def flush(self) -> str:
-        held, self._held = self._held, ""
-        try:
-            return orjson.dumps(decode_arguments(held)).decode() if held else ""
-        except (BadArguments, orjson.JSONEncodeError):
-            return held  # the client reads what the model wrote, and says itself what is wrong with it
-
-
-@dataclass(slots=True)
-class _StreamedCall:
-    """One call under assembly. Its number counts calls; the wire's `index` cannot be trusted to."""
-
-    number: int
-    raw_id: str
-    id: str
-    name: str = ""
-    early: str = ""  # arguments that came before the name
-    said: str = ""  # all its arguments
-    extra: dict[str, Any] = field(default_factory=dict)
-    arguments: ArgumentReader | None = None
-
-    @property
-    def complete(self) -> bool:
-        try:
-            return self.said.endswith("}") and isinstance(orjson.loads(self.said), dict)
-        except orjson.JSONDecodeError:
-            return False
-
-    def is_another(self, raw_id: str, name: str, arguments: str) -> bool:
-        """Does a fragment that came under this call's index begin a call of its own? Only one with a name does."""
-        if not (name and self.name):
-            return False
-        if raw_id:
-            return bool(self.raw_id) and raw_id != self.raw_id
-        return self.complete and (name != self.name or bool(arguments))
-
-
-class Calls:
-    """The calls of one answer, assembled from their fragments. The first piece of each has its id and its name."""
-
-    def __init__(self, off: frozenset[str] = ALL_ON) -> None:
-        self._off = off
-        self._calls: list[_StreamedCall] = []
-        self._by_index: dict[int, _StreamedCall] = {}
-
-    def __bool__(self) -> bool:
-        return any(call.name for call in self._calls)
-
-    def feed(self, entry: Mapping[str, Any]) -> list[Event]:
-        function = entry.get("function")
-        function = function if isinstance(function, dict) else {}
-        name = call_name(function.get("name"), self._off)
-        arguments = call_arguments(function.get("arguments"))
-        call = self._call_of(entry, name, arguments)
-        call.said += arguments
-        extra = {k: v for k, v in entry.items() if k not in _CALL_KEYS and v is not None}
-        if not call.name:
-            return self._begin(call, name, arguments, extra)
-        arguments = call.arguments.feed(arguments) if call.arguments else arguments
-        return [ToolCallDelta(call.number, arguments=arguments, extra=extra or None)] if arguments or extra else []
-
-    def _begin(self, call: _StreamedCall, name: str, arguments: str, extra: dict[str, Any]) -> list[Event]:
-        """A call is shown once its name is known; what came before that waits."""
-        call.early += arguments
-        call.extra |= extra
-        if not name:
-            return []
-        call.name = name
-        call.arguments = None if "call_arguments" in self._off else ArgumentReader()
-        early = call.arguments.feed(call.early) if call.arguments else call.early
-        return [ToolCallDelta(call.number, call.id, name, early, call.extra or None)]
-
-    def flush(self) -> list[Event]:
-        """The answer is over: what was held of the arguments."""
-        held = [(call.number, call.arguments.flush()) for call in self._calls if call.arguments]
-        return [ToolCallDelta(number, arguments=text) for number, text in held if text]
-
-    def _call_of(self, entry: Mapping[str, Any], name: str, arguments: str) -> _StreamedCall:
-        """Which call a fragment belongs to. Servers leave out the index, or give every call the index 0."""
-        index, raw_id = entry.get("index"), str(entry.get("id") or "")
-        if "call_index" in self._off:
-            index = index if isinstance(index, int) else 0
-            return self._by_index.get(index) or self._new_call(raw_id, index)
-        if not isinstance(index, int):
-            return self._call_without_index(raw_id, name)
-        call = self._by_index.get(index)
-        if call is None or call.is_another(raw_id, name, arguments):
-            return self._new_call(raw_id, index)
-        if raw_id and not call.raw_id and not call.name:
-            call.raw_id = call.id = raw_id
-        return call
-
-    def _call_without_index(self, raw_id: str, name: str) -> _StreamedCall:
-        """The one with its id; without any the last, unless there is a name, which begins a new one."""
-        for call in self._calls if raw_id else ():
-            if call.raw_id == raw_id and not (name and call.complete):
-                return call
-        if raw_id or name or not self._calls:
-            return self._new_call(raw_id, None)
-        return self._calls[-1]
-
-    def _new_call(self, raw_id: str, index: int | None) -> _StreamedCall:
-        repeated = "call_id" not in self._off and raw_id in {call.id for call in self._calls}
-        call = _StreamedCall(len(self._calls), raw_id, raw_id if raw_id and not repeated else new_call_id())
-        self._calls.append(call)
-        if index is not None:
-            self._by_index[index] = call
-        return call
 
 
 class AnswerRepair:

@@ -8,6 +8,7 @@ import re
 from typing import Literal
 
 _TAGS = {"<think>": "</think>", "<thinking>": "</thinking>", "[THINK]": "[/THINK]"}
+_MOST_BLANKS = 1000  # before an opening tag: what comes behind more of them is text
 _CLOSED = re.compile(r"\A.*?(?:</think>|</thinking>|\[/THINK\])\s*", re.DOTALL)
 
 Piece = tuple[Literal["thought", "answer"], str]
@@ -48,11 +49,12 @@ class ThoughtReader:
 
     def _begin(self, out: list[Piece]) -> None:
         said = self._held.lstrip()
+        late = len(self._held) - len(said) > _MOST_BLANKS
         for tag, close in _TAGS.items():
-            if said.startswith(tag):
+            if said.startswith(tag) and not late:
                 self._place, self._held, self._close = "thought", said[len(tag) :], close
                 return
-        if not any(tag.startswith(said) for tag in _TAGS):
+        if late or not any(tag.startswith(said) for tag in _TAGS):
             self._pass_on(out)
 
     def _think(self, out: list[Piece]) -> None:

@@ -5,20 +5,23 @@ Failures do not raise: they come as a last `Failed` event, or as a reply with a 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from ..values.events import Event
+from ..values.events import Event, Failed
 
 
 class Transport(Protocol):
     @property
     def name(self) -> str: ...
 
-    def stream(self, body: dict[str, Any], headers: Mapping[str, str]) -> AsyncGenerator[list[Event], None]:
-        """Asks the model once. One list of events per network read; the last event is Finished or Failed."""
+    def stream(
+        self, body: dict[str, Any], headers: Mapping[str, str], names: Collection[str] = ()
+    ) -> AsyncGenerator[list[Event], None]:
+        """Asks the model once. One list of events per network read; the last event is Finished or Failed. `names` are
+        those of the tools that the model knows: it may call one of them in pieces."""
         ...
 
     async def models(self) -> list[dict[str, Any]]:
@@ -30,15 +33,21 @@ class Transport(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An upstream's answer as bytes. `chunks` raises `Broken` where the body breaks off."""
+    """An upstream's answer as bytes. `chunks` raises `Broken` where the body breaks off. An answer with a status of 400
+    or more has been read, and `failed` is what it says: whoever asks again needs no more of it."""
 
     status: int
     headers: Mapping[str, str]
     chunks: AsyncIterator[bytes]
+    failed: Failed | None = None
 
 
 class Broken(Exception):
-    """The body of a forwarded answer ended before its end."""
+    """The body of a forwarded answer ended before its end; `failed` says how."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.error["message"])
+        self.failed = failed
 
 
 @runtime_checkable
@@ -48,3 +57,16 @@ class Forwarding(Protocol):
     def forward(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes, *, streamed: bool = False
     ) -> AbstractAsyncContextManager[Reply]: ...
+
+    def unreadable(self, first: bytes, passed: str) -> Failed:
+        """A page came instead of an answer: says so in the log, with its first bytes. `passed`, here and below, is the
+        key that the client brought for the upstream, if it did."""
+        ...
+
+    def dressed(self, failed: Failed, passed: str) -> Failed:
+        """An error that stood inside an answer, as if it had come with its own status."""
+        ...
+
+    def without_key(self, data: bytes, passed: str) -> bytes:
+        """What the upstream wrote, without the keys that were sent along."""
+        ...

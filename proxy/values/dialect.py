@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from .events import Event, Failed
-from .request import ChatRequest
-
-CitationStyle = Literal["link", "number", "openai", "none"]
+from .request import ChatRequest, CitationStyle
 
 
 class AnswerWriter(Protocol):
@@ -36,7 +34,9 @@ class Decoded:
     request: ChatRequest
     writer: Callable[[], AnswerWriter]
     forward_to: str = ""  # the path where an upstream takes the client's own bytes; empty: it never sees them
+    as_sent: bool = False  # are the client's bytes all that may be forwarded, and only to who says it knows this API?
     hidden_turns: bool = False  # may its history hold turns of ours that the client never saw?
+    background: bool = False  # does the work go on when the client leaves?
 
 
 class Dialect(Protocol):
@@ -48,11 +48,18 @@ class Dialect(Protocol):
     def citation_style(self) -> CitationStyle:
         """How citations look in its answers, where the operator says nothing."""
 
+    @property
+    def ping(self) -> bytes:
+        """What keeps a silent stream alive."""
+
     async def decode(self, raw: bytes, owner: str) -> Decoded:
         """Refuses bad input with `RequestError`, here and nowhere later. `owner` is whose stored turns it may use."""
+
+    def status(self, failed: Failed) -> int:
+        """The HTTP status of a failure in this API."""
 
     def error(self, failed: Failed) -> bytes:
         """A failure as a whole body."""
 
     def error_event(self, failed: Failed) -> bytes:
-        """The same in the middle of a stream whose bytes were not ours."""
+        """The same as the last event of a stream that no writer has ended."""

@@ -6,7 +6,10 @@ dress it; nobody else does. `RequestError` is how a room refuses a request by ra
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from .events import Failed
@@ -15,6 +18,21 @@ NO_RETRY = {
     "x-should-retry": "false"
 }  # SDKs retry 408, 409, 429 and 5xx twice, and each would run the whole loop again
 _UNNAMED = "The model's server reported an error."
+_STATUS = re.compile(r"[45][0-9]{2}")
+_NO_MONEY = "insufficient_quota"  # a 429 that no wait cures
+# The status of an error that names its kind and no number, as it stands inside a 200: OpenAI's words, then vLLM's.
+_STATUS_OF = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    _NO_MONEY: 429,
+    "overloaded_error": 503,
+    "BadRequestError": 400,
+    "NotFoundError": 404,
+}
 
 
 class RequestError(Exception):
@@ -36,7 +54,8 @@ def _kind(status: int) -> str:
 
 
 def truncated() -> Failed:
-    return failure(502, "The model's server ended the answer before it was complete.", code="upstream_truncated")
+    text = "The model's server ended the answer before it was complete."
+    return failure(502, text, code="upstream_truncated", retry=True)
 
 
 def crashed() -> Failed:
@@ -47,8 +66,27 @@ def too_long() -> Failed:
     return failure(504, "The answer took longer than this server allows.", code="request_timeout")
 
 
+def too_large() -> Failed:
+    return failure(502, "The model's server sent more than an answer can hold.", code="upstream_bad_response")
+
+
 def shutting_down() -> Failed:
     return failure(503, "The server is shutting down; ask again in a moment.", code="shutting_down", retry=True)
+
+
+def busy(status: int, message: str, *, code: str, wait: float, kind: str = "") -> Failed:
+    """Refused for now: the client may come again after `wait` seconds."""
+    waits = {"retry-after": str(math.ceil(wait)), "retry-after-ms": str(math.ceil(wait * 1000))}
+    return replace(failure(status, message, kind=kind, code=code, retry=True), headers=waits)
+
+
+def overloaded(wait: float) -> RequestError:
+    return RequestError(busy(503, "The server is overloaded: ask again in a moment.", code="overloaded", wait=wait))
+
+
+def too_many(message: str, wait: float) -> RequestError:
+    """One caller has as many of something under way as it may."""
+    return RequestError(busy(429, message, code="too_many_requests", wait=wait, kind="rate_limit_error"))
 
 
 def refuse(
@@ -66,17 +104,34 @@ def as_error(body: object, status: int = 0) -> Failed | None:
     found = _error_in(body)
     if found is None:
         return None
-    code, attempt = found.get("code"), found.get("failed_generation")
-    named = (status, code, found.get("status_code"), found.get("status"))
+    code, attempt = _word(found.get("code")), found.get("failed_generation")
+    kind = found.get("type") if isinstance(found.get("type"), str) else ""
+    named = (status, code, found.get("status_code"), found.get("status"), kind)
     stated = next(filter(None, map(_as_status, named)), 502)
     said = next((found[key] for key in ("message", "detail", "error") if found.get(key)), _UNNAMED)
     error = {
-        "message": str(said),
-        "type": str(found.get("type") or _kind(stated)),
-        "param": found.get("param"),
-        "code": code if isinstance(code, str | int) else None,
+        "message": _text(said),
+        "type": kind or _kind(stated),
+        "param": _word(found.get("param")),
+        "code": code,
     }
-    return Failed(stated, error, attempt=attempt if isinstance(attempt, str) else None)
+    headers = NO_RETRY if _NO_MONEY in (code, kind) else {}
+    return Failed(stated, error, headers, attempt=attempt if isinstance(attempt, str) else None)
+
+
+def _word(value: object) -> str | int | None:
+    """Nothing else may stand in a code or a parameter: clients read it, and other shapes cannot always be written."""
+    if isinstance(value, str):
+        return value
+    return value if type(value) is int and abs(value) < 2**63 else None
+
+
+def _text(said: object) -> str:
+    """What a server says that is no text is shown as it is written in Python; a nest too deep for that is not."""
+    try:
+        return str(said)
+    except RecursionError:
+        return _UNNAMED
 
 
 def _error_in(body: object) -> Mapping[str, Any] | None:
@@ -93,6 +148,6 @@ def _error_in(body: object) -> Mapping[str, Any] | None:
 
 
 def _as_status(value: object) -> int:
-    """The HTTP status of an error, as a number or as text; 0 if it is none."""
-    is_status = isinstance(value, int | str) and str(value).isdigit() and 400 <= int(value) <= 599
-    return int(str(value)) if is_status else 0
+    """The HTTP status of an error, as a number, as text or as the word for its kind; 0 if it is none."""
+    said = str(value) if isinstance(value, int | str) else ""
+    return int(said) if _STATUS.fullmatch(said) else _STATUS_OF.get(said, 0)

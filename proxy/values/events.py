@@ -150,6 +150,36 @@ Event = (
 )
 
 
+class _Pieces(list[str]):
+    """Of one text."""
+
+
+class GatheredFields:
+    """The fields of many deltas, as `merge_fields` adds them up. A text is joined when it is asked for: to join it with
+    every delta would cost the square of its length."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self) -> None:
+        self._fields: dict[str, Any] = {}
+
+    def add(self, fields: Mapping[str, Any]) -> None:
+        for key, value in fields.items():
+            old = self._fields.get(key)
+            if isinstance(value, str):
+                if isinstance(old, _Pieces):
+                    old.append(value)
+                else:
+                    self._fields[key] = _Pieces([value])
+            elif isinstance(value, list) and isinstance(old, list) and not isinstance(old, _Pieces):
+                old += value
+            else:
+                self._fields[key] = list(value) if isinstance(value, list) else value
+
+    def whole(self) -> dict[str, Any]:
+        return {key: "".join(value) if isinstance(value, _Pieces) else value for key, value in self._fields.items()}
+
+
 def merge_fields(into: dict[str, Any], fields: Mapping[str, Any]) -> None:
     """Adds the fields of one delta to those of the deltas before it: text and lists grow, the rest is replaced."""
     for key, value in fields.items():

@@ -4,7 +4,8 @@ anything that stands in a `messages` list; hands on plain values, and nothing wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 import orjson
@@ -29,9 +30,25 @@ def texts_in(content: object) -> list[str]:
     return []
 
 
+def image_urls(content: object) -> list[str]:
+    """Where the pictures of a message's content are."""
+    found = (
+        [part.get("image_url") for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
+    )
+    urls = [image.get("url") if isinstance(image, Mapping) else image for image in found]
+    return [url for url in urls if isinstance(url, str) and not url.startswith("data:")]
+
+
 def text_of(message: object, between: str = "") -> str:
     """All that a message says."""
     return between.join(texts_in(message.get("content"))) if isinstance(message, Mapping) else ""
+
+
+def said_since_question(messages: Sequence[object]) -> tuple[str, ...]:
+    """What the assistant has said since the last question: a client that ran its tools sends it back."""
+    since = takewhile(lambda message: role_of(message) != "user", reversed(messages))
+    said = [message for message in since if isinstance(message, Mapping) and role_of(message) == "assistant"]
+    return tuple(text for message in said for text in texts_in(message.get("content")))
 
 
 def calls_in(message: object) -> list[dict[str, Any]]:

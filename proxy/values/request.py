@@ -4,9 +4,9 @@ client said about search. Handed on to the preparation and the engine. Bodies ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -14,6 +14,12 @@ from tools.ledger import KnownSource
 
 from .errors import refuse
 
+CitationStyle = Literal["link", "number", "openai", "none"]
+
+MOST_MESSAGES = 20_000  # of a conversation: each costs microseconds to prepare, and nobody else is served meanwhile
+MOST_TOOLS = 2000  # of a request, those of namespaces too
+MOST_DOMAINS = 1000  # in one list
+CITATIONS_HEADER = "x-groundwire-citations"  # the style of the client's choice
 SEARCH_HEADER = "x-groundwire-search"  # on, off or nothing from the client; what was decided and why in the answer
 
 
@@ -30,6 +36,7 @@ class SearchOptions:
     allowed_domains: tuple[str, ...] = ()
     blocked_domains: tuple[str, ...] = ()
     max_calls: int | None = None  # how many calls of ours may run at most
+    max_searches: int | None = None  # of those, how many may search
     live: bool = True  # may pages be fetched for it, or only what is cached be used?
 
 
@@ -49,6 +56,10 @@ class ChatRequest:
     sources: Mapping[int, KnownSource] = field(default_factory=dict)  # by number, from turns put back
     searched: bool = False  # does the last question already stand with what was found for it?
     changed: bool = False  # does `body` differ from `raw`?
+    begun: tuple[str, ...] = ()  # what the client has seen of this very answer: it called tools, and comes back
+    citations: CitationStyle | None = None  # how they are to look, where anybody but the operator at large said so
+    left_out: tuple[str, ...] = ()  # types of tools that only their vendor can run: the model sees none of them
+    wants_no_tools: bool = False  # did the client say in so many words that it has none?
 
 
 def json_object(raw: bytes) -> dict[str, Any]:
@@ -60,3 +71,14 @@ def json_object(raw: bytes) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise refuse(400, "The request body must be a JSON object.", code="invalid_type")
     return body
+
+
+def check_length(entries: Sized, param: str, most: int = MOST_MESSAGES) -> None:
+    """Of a conversation, or another list, under the name that the endpoint has for it."""
+    check_count(len(entries), param, most)
+
+
+def check_count(count: int, param: str, most: int, what: str = "entries") -> None:
+    if count > most:
+        text = f"`{param}` holds {count} {what}, more than the {most} that are taken: send fewer."
+        raise refuse(400, text, param=param, code="array_above_max_length")

@@ -6,6 +6,7 @@ ids and retry times are read and dropped.
 from __future__ import annotations
 
 PING = b": ping\n\n"
+PING_EVENT = b'event: ping\ndata: {"type":"ping"}\n\n'  # where every event has a name
 DONE = b"data: [DONE]\n\n"
 
 
@@ -36,16 +37,16 @@ class SSEDecoder:
         *blocks, self._rest = data.split(b"\n\n")
         if len(self._rest) > self._limit:
             raise EventTooLong
-        return [payload for block in blocks if (payload := _payload(block)) is not None]
+        return [payload for block in blocks if (payload := payload_of(block)) is not None]
 
     def flush(self) -> list[bytes]:
         """What stands unterminated at the end. The spec drops it; servers that forget the last blank line exist."""
         block, self._rest = self._rest, b""
-        payload = _payload(block.replace(b"\r", b"\n"))
+        payload = payload_of(block.replace(b"\r", b"\n"))
         return [payload] if payload is not None else []
 
 
-def _payload(block: bytes) -> bytes | None:
+def payload_of(block: bytes) -> bytes | None:
     """The data of one event (its lines without the closing blank one), or None for comments and empty events."""
     if block.startswith(b"data: ") and b"\n" not in block:  # nearly every event there is
         return block[6:]

@@ -1,5 +1,5 @@
-"""How late the event loop is: a timer that should ring every half second says how much later it did. Handed a callback;
-calls it with the seconds, until it is stopped.
+"""How late the event loop is: a timer that should ring ten times a second says how much later it did. Handed a
+callback; calls it with the seconds, until it is stopped.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-EVERY = 0.5
+EVERY = 0.1  # seconds: what is shorter may be missed
 
 
 class LoopLag:

@@ -1,5 +1,6 @@
 """The log: one line for each request, for people or as JSON, and the other lines of the house in the same form. Handed
-requests by their observers; writes to stderr. Never what people wrote, unless the operator said `log.contents: true`.
+requests by their observers; writes to stderr, a server through a queue. Never what people wrote, unless the operator
+said `log.contents: true`.
 """
 
 from __future__ import annotations
@@ -8,17 +9,19 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 import orjson
 
 from providers.base import ProviderCall
 
 from ..config.settings import LogConfig
+from ..values.secrets import masked
 from .contents import ContentsHidden, printable
+from .log_writer import LogWriter
 from .observer import Listener, Observer
 
 _PLAIN = re.compile(r"[\w.:/@%+,;=()~!*'&$\[\]-]{1,200}")
@@ -26,6 +29,7 @@ _CODE = re.compile(r"[\w.-]{1,60}", re.ASCII)
 _LONGEST_NAME = 200  # characters of a path or of a model's name: clients choose them
 _LONGEST_CONTENT = 1000  # of a query or an address
 _KEPT = frozenset({"method", "path", "status", "seconds"})  # said even if they are empty
+_THEIRS = ("method", "path", "model", "outcome")  # what clients and servers chose of it
 _OURS = ("groundwire", "providers")  # the HTTP libraries would log every address that people look up
 
 
@@ -44,19 +48,28 @@ class RequestLog(Listener):
         facts = facts_of(request)
         if self._contents and (contents := request.summary.contents()):
             facts["contents"] = [_printable(shown) for shown in contents]
-        self._write(self._line(facts))
+        self._write(_without_secrets(self._line(facts), facts))
 
 
-def set_up(config: LogConfig, **levels: str) -> None:
-    """The other lines of the house, in the same form and from the same level on; `levels` are for one logger each."""
+def set_up(config: LogConfig, *, queued: bool = False, **levels: str) -> None:
+    """The other lines of the house, in the same form and from the same level on; `levels` are for one logger each.
+    `queued` is for a server: its lines, those of requests too, are written by a thread, and nobody waits for them."""
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # not in our lines, and not free
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _Lines()
     handler.setFormatter(_JsonFormatter() if config.format == "json" else _TEXT)
+    if queued:
+        _Lines.writer = _writer(handler)
     if not config.contents:
         handler.addFilter(ContentsHidden())
     logging.basicConfig(handlers=[handler])
     for name in _OURS:
         logging.getLogger(name).setLevel(levels.get(name, config.level).upper())
+
+
+def hide(secrets: Sequence[str]) -> None:
+    """Keeps these out of every line from now on, whoever wrote them into it. Each line is looked through for them, so
+    they are those of the config and no more."""
+    _Lines.secrets = tuple(secrets)
 
 
 def facts_of(request: Observer) -> dict[str, Any]:
@@ -67,6 +80,7 @@ def facts_of(request: Observer) -> dict[str, Any]:
         "path": printable(request.path, _LONGEST_NAME),
         "status": request.status,
         "seconds": round(request.seconds, 3),
+        "queued": round(summary.queued, 3),
         "first_content": None if summary.first_content is None else round(summary.first_content, 3),
         "key": request.caller,
         "model": printable(summary.model, _LONGEST_NAME),
@@ -74,6 +88,7 @@ def facts_of(request: Observer) -> dict[str, Any]:
         "search": summary.search,
         "reason": summary.reason,
         "rounds": summary.rounds,
+        "retries": summary.retries,
         "searches": [_call(call) for call in summary.calls if call.role == "search"],
         "pages": [_call(call) for call in summary.calls if call.role == "read"],
         "failed_calls": sum(not tool.ok for tool in summary.tools),
@@ -81,6 +96,8 @@ def facts_of(request: Observer) -> dict[str, Any]:
         "citations": summary.citations,
         "input_tokens": summary.input_tokens,
         "output_tokens": summary.output_tokens,
+        "estimated_tokens": summary.estimated_tokens,
+        "cost": round(summary.cost, 8),
         "outcome": _word(request.outcome),
         "request": request.id,
     }
@@ -88,12 +105,51 @@ def facts_of(request: Observer) -> dict[str, Any]:
 
 
 def write_line(line: str, stream: TextIO | None = None) -> None:
-    """Straight to the terminal: the logging machinery would cost as much as reading the request did."""
+    """Past the logging machinery, which would cost as much as reading the request did."""
+    if _Lines.writer is not None:
+        _Lines.writer.write(line)
+        return
     stream = stream or sys.stderr
     if stream is None:  # started without one
         return
     with suppress(OSError, ValueError):  # nobody reads the log any more; requests go on
         stream.write(line + "\n")
+
+
+def lines_dropped() -> int:
+    """How many were lost because nobody took them."""
+    return _Lines.writer.dropped if _Lines.writer is not None else 0
+
+
+class _Lines(logging.Handler):
+    """The other lines of the house go the same way as those of requests."""
+
+    writer: ClassVar[LogWriter | None] = None
+    secrets: ClassVar[tuple[str, ...]] = ()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            write_line(masked(self.format(record), self.secrets))
+        except Exception:  # as the library's own handlers do it
+            self.handleError(record)
+
+
+def _without_secrets(line: str, facts: Mapping[str, Any]) -> str:
+    """A client may have put its key where a model's name belongs, and a server into the code of an error. There is one
+    such line for each request, so only what is theirs is looked through, and for whole keys."""
+    theirs = line if "contents" in facts else "{} {} {} {}".format(*(facts.get(name, "") for name in _THEIRS))
+    return masked(line, _Lines.secrets) if any(secret in theirs for secret in _Lines.secrets) else line
+
+
+def _writer(handler: logging.Handler) -> LogWriter | None:
+    if sys.stderr is None:  # its number may be another file's by now
+        return None
+
+    def lost(lines: int) -> str:
+        said = {"msg": "%d lines of the log were lost, because nobody took them", "args": (lines,)}
+        return handler.format(logging.makeLogRecord({"levelname": "WARNING", **said}))
+
+    return LogWriter(sys.stderr.fileno(), lost, encoding=sys.stderr.encoding)
 
 
 def _call(call: ProviderCall) -> dict[str, Any]:

@@ -18,7 +18,20 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from providers.base import ProviderCall
 
 from .observer import Listener, Observer
-from .steps import Decided, FirstContent, Forwarded, ModelAnswered, ModelAsked, ModelFailed, Operation, Step, Tokens
+from .steps import (
+    Decided,
+    FirstContent,
+    Forwarded,
+    ModelAnswered,
+    ModelAsked,
+    ModelFailed,
+    ModelLeft,
+    Operation,
+    Queued,
+    Retried,
+    Step,
+    Tokens,
+)
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
@@ -76,9 +89,20 @@ class _Spread:
 
 
 class Metrics(Listener):
-    """`collect` is what the Prometheus library asks for."""
+    """`collect` is what the Prometheus library asks for. What it is handed are numbers that others keep."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        log_dropped: Callable[[], int] = int,
+        connections: Callable[[], int] = int,
+        turned_away: Callable[[], int] = int,
+        waiting: Callable[[], int] = int,
+    ) -> None:
+        self._log_dropped = log_dropped
+        self._connections = connections
+        self._turned_away = turned_away
+        self._waiting = waiting
         self._requests = _Count(
             "groundwire_requests",
             "Requests that have ended, by the upstream that was asked last and by how they ended.",
@@ -89,6 +113,11 @@ class Metrics(Listener):
             "groundwire_model_failures",
             "Questions to a model that failed, by the kind of status.",
             ("upstream", "status"),
+        )
+        self._retries = _Count(
+            "groundwire_retries",
+            "Models that failed before they had said anything, by whether they were asked again.",
+            ("upstream", "outcome"),
         )
         self._calls = _Count(
             "groundwire_tool_calls",
@@ -102,6 +131,11 @@ class Metrics(Listener):
             "groundwire_provider_cooldowns", "Times that a provider began to be left alone.", ("provider",)
         )
         self._tokens = _Count("groundwire_tokens", "Tokens as the models' servers counted them.", ("upstream", "type"))
+        self._costs = _Count(
+            "groundwire_cost",
+            "What requests cost by the prices of the configuration, in their currency.",
+            ("kind", "source"),
+        )
         self._citations = _Count("groundwire_citations", "Citations in answers.", ("dialect",))
         self._provider_seconds = _Spread(
             "groundwire_provider_seconds",
@@ -133,10 +167,17 @@ class Metrics(Listener):
         )
         self._lag = _Spread(
             "groundwire_loop_lag_seconds",
-            "How late the event loop was when it was looked at, twice a second.",
+            "How late the event loop was when it was looked at, ten times a second.",
             (),
             _SHORT_SECONDS,
         )
+        self._queue = _Spread(
+            "groundwire_queue_seconds",
+            "How long requests waited that had to: for their turn, for a place on the server or at an upstream.",
+            ("queue",),
+            _SHORT_SECONDS,
+        )
+        self._shed = _Count("groundwire_shed", "Requests that were refused because they had waited.", ("reason",))
         self._answering: set[Observer] = set()
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -145,9 +186,12 @@ class Metrics(Listener):
             ModelAsked: self._asked,
             ModelAnswered: self._answered,
             ModelFailed: self._failed,
+            Retried: self._retried,
             ProviderCall: self._called,
             FirstContent: self._content_began,
             Forwarded: self._forwarded,
+            ModelLeft: self._left,
+            Queued: self._queued,
         }
 
     # As a listener
@@ -163,6 +207,8 @@ class Metrics(Listener):
         self._requests.add(request.dialect, summary.upstream, _outcome(request))
         if summary.citations:
             self._citations.add(request.dialect, by=summary.citations)
+        for (kind, name), cost in summary.costs.items():
+            self._costs.add(kind, name, by=cost)
         if summary.overhead is not None:
             self._overhead.add(summary.overhead, request.dialect)
 
@@ -179,19 +225,31 @@ class Metrics(Listener):
     def _failed(self, request: Observer, step: ModelFailed) -> None:
         self._failures.add(step.upstream, f"{step.status // 100}xx")
 
+    def _retried(self, request: Observer, step: Retried) -> None:
+        self._retries.add(step.upstream, step.outcome)
+
     def _forwarded(self, request: Observer, step: Forwarded) -> None:
         if step.status < 400:
             self._count(step.operation, step.upstream, step.seconds, step.tokens)
 
+    def _left(self, request: Observer, step: ModelLeft) -> None:
+        self._count_tokens(step.upstream, step.tokens)
+
     def _count(self, operation: Operation, upstream: str, seconds: float, tokens: Tokens) -> None:
-        counted = [(kind, number) for kind, number in (("input", tokens.input), ("output", tokens.output)) if number]
-        for kind, number in counted:
-            self._tokens.add(upstream, kind, by=number)
+        counted = self._count_tokens(upstream, tokens)
         if not operation:
             return
         self._duration.add(seconds, operation, upstream)
         for kind, number in counted:
             self._token_usage.add(number, operation, upstream, kind)
+
+    def _count_tokens(self, upstream: str, tokens: Tokens) -> list[tuple[str, int]]:
+        """Those that a server has counted: what we guess is no metric."""
+        kinds = () if tokens.estimated else (("input", tokens.input), ("output", tokens.output))
+        counted = [(kind, number) for kind, number in kinds if number]
+        for kind, number in counted:
+            self._tokens.add(upstream, kind, by=number)
+        return counted
 
     def _called(self, request: Observer, step: ProviderCall) -> None:
         tool = _TOOLS[step.role]
@@ -204,6 +262,11 @@ class Metrics(Listener):
 
     def _content_began(self, request: Observer, step: FirstContent) -> None:
         self._first_token.add(request.seconds, request.dialect, request.summary.upstream)
+
+    def _queued(self, request: Observer, step: Queued) -> None:
+        self._queue.add(step.seconds, step.queue)
+        if step.shed:
+            self._shed.add(step.shed)
 
     # Told by others
 
@@ -224,10 +287,24 @@ class Metrics(Listener):
         yield GaugeMetricFamily(
             "groundwire_streams", "Answers of models under way, streamed or not.", value=len(self._answering)
         )
+        yield GaugeMetricFamily("groundwire_connections", "Connections that clients hold.", value=self._connections())
+        yield CounterMetricFamily(
+            "groundwire_connections_turned_away",
+            "Connections that found no place, or no file descriptor.",
+            value=self._turned_away(),
+        )
+        yield CounterMetricFamily(
+            "groundwire_log_dropped",
+            "Lines of the log that were lost, because nobody took them.",
+            value=self._log_dropped(),
+        )
+        yield GaugeMetricFamily("groundwire_waiting", "Who waits for a turn or for a place.", value=self._waiting())
 
 
 def _outcome(request: Observer) -> str:
     """One of four words: the codes of errors may come from a model's server."""
     if request.outcome in ("ok", "client_left"):
         return request.outcome
+    if request.outcome in ("client_stalled", "client_cancelled"):  # it is there, and wants no more
+        return "client_left"
     return "refused" if 400 <= request.status < 500 else "failed"

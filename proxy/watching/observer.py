@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Sequence
 
+from .prices import NO_PRICES, PriceList
 from .steps import Step
 from .summary import Summary
 
@@ -53,6 +54,7 @@ class Observer:
         method: str = "",
         path: str = "",
         dialect: str = "",
+        prices: PriceList = NO_PRICES,
     ) -> None:
         self._listeners = listeners
         self.id = request_id
@@ -63,7 +65,7 @@ class Observer:
         self.status = 0  # 0: nothing was sent
         self.outcome = ""
         self.steps: list[tuple[float, Step]] = []  # the first of them, each with the seconds since the request began
-        self.summary = Summary()  # of all of them
+        self.summary = Summary(prices)  # of all of them
         self.began = time.perf_counter()
         self.ended = 0.0
         for listener in listeners:
@@ -88,6 +90,10 @@ class Observer:
     def fail(self, code: object) -> None:
         """The request ends in an error; the first one told is the one that counts."""
         self.outcome = self.outcome or str(code or "error")
+
+    def succeed(self) -> None:
+        """All of the answer has left: what the client does from now on is no failure."""
+        self.outcome = self.outcome or "ok"
 
     def end(self) -> None:
         self.ended = time.perf_counter()

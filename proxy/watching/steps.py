@@ -13,13 +13,35 @@ from providers.base import ProviderCall
 # What a model is asked for, in OpenTelemetry's words; empty where that has none.
 Operation = Literal["chat", "text_completion", "embeddings", ""]
 
+RetryOutcome = Literal["asked", "spent", "over_budget"]
+
+# What a request may wait for before it begins: a turn on the event loop, a place in all or of its key's, an upstream.
+Queue = Literal["turn", "server", "upstream"]
+
 _MOST_TOKENS = 10**12  # a server that counts more than these has not counted
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
+    """As a model's server counted them, or `estimated` by us where it did not say."""
+
     input: int = 0
     output: int = 0
+    cached: int = 0  # of the input, what the server had in its cache
+    estimated: bool = False
+
+    @property
+    def none(self) -> bool:
+        return not (self.input or self.output)
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """It has waited for its turn, or for a place. `shed` says why it was refused in the end, if it was."""
+
+    queue: Queue
+    seconds: float
+    shed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +76,27 @@ class ModelAnswered:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelLeft:
+    """The answer was broken off in its middle by us or by who asked. The tokens are those until then."""
+
+    upstream: str
+    tokens: Tokens
+
+
+@dataclass(frozen=True, slots=True)
 class ModelFailed:
     upstream: str
     status: int
     code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """A model failed before its first word: it is `asked` again, or not, because the request's retries are `spent` or
+    the process is `over_budget`."""
+
+    upstream: str
+    outcome: RetryOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +133,14 @@ class Forwarded:
 
 
 Step = (
-    Received
+    Queued
+    | Received
     | Decided
     | ModelAsked
     | ModelAnswered
+    | ModelLeft
     | ModelFailed
+    | Retried
     | ProviderCall
     | ToolCalled
     | FirstContent
@@ -110,7 +152,9 @@ Step = (
 def tokens_in(usage: Mapping[str, Any]) -> Tokens:
     """The tokens that a usage object counts, as Chat Completions or Messages names them."""
     read = _first(usage, "prompt_tokens", "input_tokens")
-    return Tokens(read, _first(usage, "completion_tokens", "output_tokens"))
+    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
+    cached = _first(details, "cached_tokens") if isinstance(details, Mapping) else 0
+    return Tokens(read, _first(usage, "completion_tokens", "output_tokens"), cached)
 
 
 def _first(usage: Mapping[str, Any], *names: str) -> int:

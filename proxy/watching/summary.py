@@ -5,10 +5,11 @@ hands on plain numbers and names without anything that people wrote, unless cont
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from providers.base import ProviderCall
 
+from .prices import NO_PRICES, PriceList
 from .steps import (
     Cited,
     Decided,
@@ -17,7 +18,10 @@ from .steps import (
     ModelAnswered,
     ModelAsked,
     ModelFailed,
+    ModelLeft,
+    Queued,
     Received,
+    Retried,
     Step,
     Tokens,
     ToolCalled,
@@ -25,38 +29,54 @@ from .steps import (
 
 MOST_LISTED = 100  # of each kind
 
+CostKind = Literal["model", "search", "read"]
+
 
 class Summary:
     __slots__ = (
         "calls",
         "citations",
+        "costs",
+        "estimated_tokens",
         "first_content",
         "input_tokens",
         "model",
         "model_failures",
         "output_tokens",
         "overhead",
+        "pages",
+        "prices",
+        "queued",
         "reason",
+        "retries",
         "rounds",
         "search",
+        "searches",
         "tools",
         "upstream",
         "waited",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, prices: PriceList = NO_PRICES) -> None:
+        self.prices = prices
         self.search = ""  # offered, first (before the model is asked) or off; empty where nobody decided
         self.reason = ""
         self.upstream = ""  # the last one that was asked
         self.model = ""
         self.rounds = 0  # times that a model was asked
         self.model_failures: list[ModelFailed] = []
+        self.retries = 0  # times that a model was asked again after it had failed
         self.calls: list[ProviderCall] = []
+        self.searches = 0  # that a provider answered, or its cache
+        self.pages = 0
         self.tools: list[ToolCalled] = []
         self.citations = 0
         self.input_tokens = 0
         self.output_tokens = 0
+        self.estimated_tokens = 0  # of both, where no server counted
+        self.costs: dict[tuple[CostKind, str], float] = {}  # and by whom: an upstream or a provider
         self.first_content: float | None = None  # seconds
+        self.queued = 0.0  # seconds, for its turn and for places
         self.waited = 0.0  # seconds, for the client to send the request's body
         self.overhead: float | None = None  # our own seconds before the first question to a model or a provider
 
@@ -64,9 +84,16 @@ class Summary:
         """`seconds` is when it was told."""
         _TAKERS[type(step)](self, step, seconds)
 
+    @property
+    def cost(self) -> float:
+        return sum(self.costs.values())
+
     def contents(self) -> list[Mapping[str, str]]:
         """What was searched for and opened, in the model's words."""
         return [{"tool": tool.tool, **shown} for tool in self.tools for shown in tool.contents]
+
+    def _queued(self, step: Queued, seconds: float) -> None:
+        self.queued += step.seconds
 
     def _received(self, step: Received, seconds: float) -> None:
         self.waited = step.seconds
@@ -80,15 +107,25 @@ class Summary:
         self.rounds += 1
         self._note_question(seconds)
 
-    def _answered(self, step: ModelAnswered | Forwarded, seconds: float) -> None:
+    def _answered(self, step: ModelAnswered | ModelLeft | Forwarded, seconds: float) -> None:
         self._count(step.tokens)
 
     def _failed(self, step: ModelFailed, seconds: float) -> None:
         self._list(self.model_failures, step)
 
+    def _retried(self, step: Retried, seconds: float) -> None:
+        self.retries += step.outcome == "asked"
+
     def _called(self, step: ProviderCall, seconds: float) -> None:
         self._list(self.calls, step)
         self._note_question(seconds - step.seconds)
+        if step.outcome in ("ok", "empty"):
+            if step.role == "search":
+                self.searches += 1
+            else:
+                self.pages += 1
+        if self.prices.set and (cost := self.prices.of_call(step)):
+            self._spend(step.role, step.provider, cost)
 
     def _tool_called(self, step: ToolCalled, seconds: float) -> None:
         self._list(self.tools, step)
@@ -106,6 +143,13 @@ class Summary:
     def _count(self, tokens: Tokens) -> None:
         self.input_tokens += tokens.input
         self.output_tokens += tokens.output
+        if tokens.estimated:
+            self.estimated_tokens += tokens.input + tokens.output
+        if self.prices.set and (cost := self.prices.of_tokens(self.upstream, self.model, tokens)):
+            self._spend("model", self.upstream, cost)
+
+    def _spend(self, kind: CostKind, name: str, cost: float) -> None:
+        self.costs[kind, name] = self.costs.get((kind, name), 0.0) + cost
 
     def _list(self, kept: list[Any], step: Step) -> None:
         if len(kept) < MOST_LISTED:
@@ -113,11 +157,14 @@ class Summary:
 
 
 _TAKERS: dict[type, Callable[[Summary, Any, float], None]] = {
+    Queued: Summary._queued,
     Received: Summary._received,
     Decided: Summary._decided,
     ModelAsked: Summary._asked,
     ModelAnswered: Summary._answered,
+    ModelLeft: Summary._answered,
     ModelFailed: Summary._failed,
+    Retried: Summary._retried,
     ProviderCall: Summary._called,
     ToolCalled: Summary._tool_called,
     FirstContent: Summary._content_began,

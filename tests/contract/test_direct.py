@@ -1,15 +1,11 @@
-"""Our own reader against a loopback server, and the process in which it parses."""
+"""Our own reader against a loopback server."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -17,17 +13,13 @@ from providers.base import ReadProvider
 from providers.errors import NotAllowed, PageBlocked, ProviderError, TimedOut, Unavailable
 from providers.registry import ProviderEntry, build
 from providers.services.direct import Direct
-from providers.web.extract import Extracted
 from providers.web.guard import Guard
 from providers.web.http import Fetcher
-from providers.web.worker import Worker
+from tests.fakes.hostile import STUCK, page_processes
 from tests.fakes.pages import PageServer
 
-ROOT = Path(__file__).parents[2]
 PROSE = "The lighthouse keeper wrote down the weather four times a day for thirty years and never missed an entry."
 PAGE = f"<title>The log</title><body><p>{PROSE}</p><p><a href='/next'>The next volume</a></p></body>"
-# Attributes are looked for one by one, so that so many of them keep the parser busy for minutes.
-STUCK = b"<p " + b" ".join(b"a%d=x" % number for number in range(200_000)) + b">text</p>"
 
 
 @pytest.fixture
@@ -41,24 +33,6 @@ async def reader() -> AsyncIterator[Direct]:
     direct = Direct(Direct.Settings(), Fetcher(Guard(["127.0.0.0/8"])))
     yield direct
     await direct.aclose()
-
-
-@pytest.fixture
-async def worker() -> AsyncIterator[Worker]:
-    one = Worker(limit=30)
-    yield one
-    await one.aclose()
-
-
-def children() -> set[int]:
-    """The worker processes that this process has."""
-    found = set()
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it ended while we looked
-            parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
-            if int(parent) == os.getpid() and b"providers.web.worker" in (process / "cmdline").read_bytes():
-                found.add(int(process.name))
-    return found
 
 
 class TestReading:
@@ -164,101 +138,4 @@ async def test_the_whole_of_it_has_a_limit(server: PageServer) -> None:
     else:
         pytest.fail("after a page that was stuck, no other is read")
     await direct.aclose()
-    assert children() == set()
-
-
-class TestWorker:
-    async def test_one_process_is_reused_and_gone_after_closing(self, worker: Worker) -> None:
-        assert children() == set()
-        first = await worker.extract(PAGE.encode(), "text/html", "", "https://a.example/")
-        running = children()
-        second = await worker.extract(PAGE.encode(), "text/html", "", "https://a.example/")
-        assert first == second == Extracted("The log", first.text, None, ("https://a.example/next",))
-        assert len(running) == 1
-        assert children() == running
-        await worker.aclose()
-        assert children() == set()
-
-    async def test_errors_come_back_as_they_were_raised(self, worker: Worker) -> None:
-        with pytest.raises(Unavailable, match=r"not text \(image/png\)"):
-            await worker.extract(b"\x89PNG\r\n" + bytes(50), "image/png", "", "https://a.example/")
-        with pytest.raises(PageBlocked, match="is empty"):
-            await worker.extract(b"", "text/html", "", "https://a.example/")
-
-    async def test_a_stuck_page_is_killed_and_the_loop_goes_on(self) -> None:
-        worker = Worker(limit=3)
-        ticks, longest = 0, 0.0
-
-        async def tick() -> None:
-            nonlocal ticks, longest
-            while True:
-                begun = time.monotonic()
-                await asyncio.sleep(0.01)
-                ticks += 1
-                longest = max(longest, time.monotonic() - begun)
-
-        ticking = asyncio.create_task(tick())
-        with pytest.raises(TimedOut, match="too long"):
-            await worker.extract(STUCK, "text/html", "", "https://a.example/")
-        ticking.cancel()
-        assert ticks > 30
-        assert longest < 1.0
-        assert children() == set()
-        await worker.aclose()
-
-    async def test_whoever_waits_behind_a_cancelled_page_gets_their_own(self, worker: Worker) -> None:
-        stuck, other = (
-            asyncio.create_task(worker.extract(STUCK, "text/html", "", "https://a.example/")) for _ in range(2)
-        )
-        await asyncio.sleep(0.5)
-        waiting = asyncio.create_task(worker.extract(PAGE.encode(), "text/html", "", "https://b.example/"))
-        await asyncio.sleep(0)
-        stuck.cancel()
-        assert (await waiting).links == ("https://b.example/next",)
-        assert stuck.cancelled()
-        assert not other.done()
-        other.cancel()
-        await asyncio.wait([other])
-
-    async def test_a_stuck_page_holds_up_nobody(self, worker: Worker) -> None:
-        stuck = asyncio.create_task(worker.extract(STUCK, "text/html", "", "https://a.example/"))
-        await asyncio.sleep(0)
-        for _ in range(2):
-            assert (await worker.extract(PAGE.encode(), "text/html", "", "https://b.example/")).title == "The log"
-        assert len(children()) == 2
-        assert not stuck.done()
-        stuck.cancel()
-        await asyncio.wait([stuck])
-
-    async def test_a_process_that_died_is_replaced(self, worker: Worker) -> None:
-        await worker.extract(PAGE.encode(), "text/html", "", "https://a.example/")
-        for process in children():
-            os.kill(process, 9)
-        with pytest.raises(Unavailable, match="broke the reader"):
-            await worker.extract(PAGE.encode(), "text/html", "", "https://a.example/")
-        assert (await worker.extract(PAGE.encode(), "text/html", "", "https://a.example/")).title == "The log"
-
-    async def test_closing_twice_or_before_the_first_page_is_nothing(self) -> None:
-        worker = Worker()
-        await worker.aclose()
-        await worker.aclose()
-        assert children() == set()
-
-    def test_the_process_ends_with_its_parent(self) -> None:
-        script = (
-            "import asyncio, os\n"
-            "from providers.web.worker import Worker\n"
-            "async def main():\n"
-            "    worker = Worker()\n"
-            "    await worker.extract(b'<p>hello there</p>', 'text/html', '', 'https://a.example/')\n"
-            "    print(*(one._process.pid for one in worker._processes if one._process), flush=True)\n"
-            "    os._exit(0)\n"
-            "asyncio.run(main())\n"
-        )
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, timeout=60)
-        orphan = int(done.stdout)
-        deadline = time.monotonic() + 20
-        while Path(f"/proc/{orphan}").exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert not Path(f"/proc/{orphan}").exists()
-        assert done.stderr == ""
+    assert page_processes() == set()

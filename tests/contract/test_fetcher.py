@@ -23,7 +23,9 @@ import pytest
 
 from providers.errors import BadRequest, NotAllowed, PageBlocked, ProviderError, TimedOut, Unavailable
 from providers.web.guard import Guard
-from providers.web.http import Fetcher, resolve_host
+from providers.web.http import Fetcher
+from providers.web.names import resolve_host
+from tests.fakes.hostile import gzip_bomb
 from tests.fakes.pages import Certificate, Loopback, Names, PageServer, make_certificate
 
 CASES = json.loads((Path(__file__).parents[1] / "data/ssrf_cases.json").read_text())["cases"]
@@ -235,13 +237,8 @@ async def test_the_certificate_must_be_for_the_name_that_was_asked(certificate: 
         assert network.dialled == [(PUBLIC, 443)] * 3
 
 
-def gzip_of_zeros(megabytes: int) -> bytes:
-    packer = zlib.compressobj(9, wbits=31)
-    return b"".join(packer.compress(bytes(1_000_000)) for _ in range(megabytes)) + packer.flush()
-
-
 async def test_a_gzip_bomb_is_inflated_no_further_than_the_limit(server: PageServer) -> None:
-    bomb = gzip_of_zeros(200)
+    bomb = gzip_bomb(bytes(1_000_000), 200)
     assert len(bomb) < 250_000
     server.page("/", bomb, headers={"Content-Encoding": "gzip"})
     tracemalloc.start()

@@ -19,6 +19,7 @@ from providers.chain import ReadChain, SearchChain
 from providers.errors import NoResults, Unavailable
 from providers.registry import NamedProvider
 from providers.services.local import Local
+from tests.fakes.hostile import STUCK
 
 DAY = 86_400
 
@@ -392,3 +393,10 @@ async def test_in_the_chains(docs: Path, member: Callable[[Local], NamedProvider
 @pytest.fixture
 def member() -> Callable[[Local], NamedProvider]:
     return lambda service: NamedProvider("docs", "local", service, private=True)
+
+
+async def test_a_page_of_hostile_markup_keeps_nobody_from_the_others(docs: Path) -> None:
+    write(docs, "stuck.html", STUCK + b"<p>zeppelins</p>")  # without a limit, minutes of one thread
+    async with asyncio.timeout(60), local(docs) as service:
+        assert await titles(service, "installer") == ["Installing"]
+        assert await titles(service, "zeppelins") == ["stuck.html"]

@@ -17,11 +17,10 @@ from typing import Any
 
 import pytest
 
-from proxy.upstreams import litellm_answers
 from proxy.upstreams.litellm_transport import LitellmTransport
 from proxy.upstreams.openai_transport import OpenAITransport
 from proxy.upstreams.transport import Transport
-from proxy.values.events import Begun, Failed, Finished, TextDelta, UsageSeen, merge_fields
+from proxy.values.events import Begun, Failed, Finished, TextDelta, UsageSeen
 from tests.fakes import anthropic_model, gemini_model
 from tests.fakes.anthropic_model import AnthropicServer
 from tests.fakes.gemini_model import GeminiServer
@@ -262,6 +261,28 @@ async def test_a_stream_that_stalls(lane: ModelLane) -> None:
 
 
 @every_lane
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_an_answer_that_is_too_large(lane: ModelLane, streamed: bool) -> None:
+    lane.server.script(text(*["word " * 10_000] * 60))
+    asked = body(lane.model, stream=streamed, stream_options=None)
+    heard = await hear(lane.upstream(max_answer=2_000_000), asked)
+    assert heard.failed is not None
+    assert (heard.failed.status, heard.failed.error["code"]) == (502, "upstream_bad_response")
+    assert heard.failed.headers == {"x-should-retry": "false"}
+    assert len(heard.text) < 2_000_000
+    assert (await hear(lane.upstream(), asked)).finish == "stop"
+
+
+@every_lane
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_what_cannot_be_written_again_is_left_out(lane: ModelLane, streamed: bool) -> None:
+    lane.server.script(text("Blue.", usage={"prompt_tokens": 10**30, "completion_tokens": 5, "total_tokens": 10**30}))
+    heard = await hear(lane.upstream(), body(lane.model, stream=streamed))
+    assert (heard.text, heard.finish) == ("Blue.", "stop")
+    assert all(value <= 10**15 for value in heard.usage.values() if isinstance(value, int | float))
+
+
+@every_lane
 @pytest.mark.parametrize("listens", [True, False])
 async def test_a_server_that_says_nothing_or_is_not_there(lane: ModelLane, listens: bool) -> None:
     with socket.socket() as silent:
@@ -395,50 +416,3 @@ def test_litellm_is_imported_late_silently_and_without_a_network(tmp_path: Path)
     command = [sys.executable, "-I", "-c", IMPORT, str(Path(__file__).parents[2])]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
-
-
-# Its two small machines
-
-
-def gathered(*deltas: dict[str, Any]) -> dict[str, Any]:
-    extras = litellm_answers.Extras()
-    fields: dict[str, Any] = {}
-    for delta in deltas:
-        merge_fields(fields, extras.gather(delta))
-    return fields
-
-
-def thought(text: str, **more: str) -> dict[str, Any]:
-    block = {"type": "thinking", "thinking": text, **more}
-    return {"thinking_blocks": [block], "provider_specific_fields": {"thinking_blocks": [block]}}
-
-
-def test_only_whole_thoughts_are_handed_on() -> None:
-    one = {"type": "thinking", "thinking": "ab", "signature": "s1"}
-    hidden = {"type": "redacted_thinking", "data": "x"}
-    two = {"type": "thinking", "thinking": "cd", "signature": "s2"}
-    anthropic = [thought("a"), thought("b"), thought("ab", signature="s1"), {"thinking_blocks": [hidden]}]
-    bedrock = [thought("c"), thought("d"), thought("", signature="s2")]
-    assert gathered(*anthropic, *bedrock) == {"thinking_blocks": [one, hidden, two]}
-    assert gathered(thought("a"), {"content": "unsigned"}) == {"content": "unsigned"}
-
-
-def test_vendor_fields_of_all_chunks_are_kept() -> None:
-    signed, other = {"thought_signatures": ["s1"]}, {"b": 1}
-    assert gathered({"provider_specific_fields": signed}, {"provider_specific_fields": other}) == {
-        "provider_specific_fields": {"thought_signatures": ["s1"], "b": 1}
-    }
-
-
-async def test_unicode_line_ends_are_escaped_wherever_a_read_cuts_them() -> None:
-    said = {"a": "x\u2028y\u2029z\x85é“”👩 \u2027\u202a"}
-    raw = json.dumps(said, ensure_ascii=False).encode()
-    for cut in range(len(raw) + 1):
-        got = b"".join([data async for data in litellm_answers.EscapedLines(parts(raw[:cut], raw[cut:]))])
-        assert json.loads(got) == said
-        assert len(got.decode().splitlines()) == 1
-
-
-async def parts(*pieces: bytes) -> AsyncIterator[bytes]:
-    for piece in pieces:
-        yield piece

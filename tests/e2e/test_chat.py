@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -107,9 +108,9 @@ def test_tokens_arrive_while_the_model_still_writes(proxy: Groundwire, model: Mo
 
 
 def test_many_events_in_one_network_read(proxy: Groundwire, model: ModelServer) -> None:
-    model.script(call("web_search", {"query": "sky"}, glued=True), text("a", "b", "[1]", "c", glued=True))
+    model.script(call("web_search", {"query": "sky"}, glued=True), text("a", "b", "[1]", ". c", glued=True))
     chunks = stream(proxy)
-    assert content(chunks) == f"ab[[1]]({SITE}sky.md)c"
+    assert content(chunks) == f"ab[[1]]({SITE}sky.md). c"
 
 
 def test_one_character_chunks(proxy: Groundwire, model: ModelServer) -> None:
@@ -170,7 +171,7 @@ def test_a_clients_own_number_is_not_ours(proxy: Groundwire, model: ModelServer)
     model.script(call("web_search", {"query": "sky"}), text("Old [1], new [4]."))
     asked = [{"role": "user", "content": "My list says [1] and [3]. Why is the sky blue?"}]
     chunks = stream(proxy, messages=asked)
-    assert content(chunks) == f"Old [1], new [[4]]({SITE}sky.md)."
+    assert content(chunks) == f"Old [1], new [[1]]({SITE}sky.md)."
     assert "[4] Why the sky is blue" in model.requests[1]["messages"][-1]["content"]
 
 
@@ -200,6 +201,19 @@ def test_json_answers_when_asked_with_search(proxy: Groundwire, model: ModelServ
     assert content(chunks) == '{"why": ["scattering", [1]]}'
     assert [r.get("response_format") for r in model.requests] == [None, None, {"type": "json_object"}]
     assert "web_search_options" not in model.requests[0]
+
+
+def test_where_the_answer_has_a_format_nobody_is_told_to_cite(proxy: Groundwire, model: ModelServer) -> None:
+    calls = call("web_search", {"query": "sky"}), call("open_page", {"url": SITE + "sky.md"}, id="b")
+    model.script(*calls, text("I know enough."), text('{"why": "scattering"}'))
+    answer = post(proxy, web_search_options={}, response_format={"type": "json_object"}).json()
+    assert [r["url"] for r in answer["search_results"]] == [SITE + "sky.md"]
+    for request in model.requests:
+        assert not re.search("cite|square brackets", json.dumps(request), re.IGNORECASE)
+    model.script(*calls, text("x"))
+    post(proxy, web_search_options={})
+    told = json.dumps(model.requests[2])
+    assert (told.count("Cite what you use"), told.count("To cite a source")) == (2, 2)
 
 
 def test_search_context_size_is_the_number_of_results(proxy: Groundwire, model: ModelServer) -> None:
@@ -344,6 +358,14 @@ def test_what_spoke_of_tools_goes_with_the_last_of_them(proxy: Groundwire, model
     asked = {"tools": [{"type": "web_search"}], "tool_choice": "auto", "parallel_tool_calls": True}
     post(proxy, **asked, headers={"x-groundwire-search": "off"})
     assert model.requests[0] == body()
+
+
+def test_custom_tools_go_up_as_they_are_and_search_steps_aside(proxy: Groundwire, model: ModelServer) -> None:
+    model.script(text("x"))
+    custom = {"type": "custom", "custom": {"name": "patch"}}
+    answer = post(proxy, tools=[custom, {"type": "web_search"}], web_search_options={})
+    assert (answer.status_code, answer.headers["x-groundwire-search"]) == (200, "off; reason=custom_tools")
+    assert model.requests[0] == body(tools=[custom])
 
 
 def test_stream_options_are_dropped_for_a_server_that_refuses_them(config: dict[str, Any], model: ModelServer) -> None:

@@ -189,7 +189,7 @@ def test_a_reader_that_cannot_reach_the_web(servers: ExitStack, tmp_path: Path) 
     crawler.reply = as_json({"detail": "Crawl failed"}, 500)
     report = check(tmp_path, 1, providers=[direct, entry(crawler)])
     fixes = {finding["subject"]: finding["fix"] for finding in report["findings"]}
-    assert fixes["direct"] == "let this machine reach the web: see its network, DNS and firewall"
+    assert fixes["direct"].startswith("let this machine reach the web (network, DNS, firewall), or set `network.proxy`")
     assert fixes["web"] == "see that it runs and reaches the web, and that `base_url` of provider 'web' is right"
 
 

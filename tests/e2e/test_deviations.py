@@ -103,7 +103,9 @@ def play_all(config: dict[str, Any]) -> dict[str, Any]:
                         asked["tools"] = [TOOL]
                     requests[name] = {"way": WAYS[cut], "asked": asked}
         profiles = sorted({deviation.profile for deviation in DEVIATIONS.values()})
-        upstreams = [{"name": p, "base_url": model.url, "profile": p, "models": [f"{p}/*"]} for p in profiles]
+        # An error is to be seen as it is: nobody asks again.
+        once = {"base_url": model.url, "retries": 0}
+        upstreams = [{"name": p, "profile": p, "models": [f"{p}/*"], **once} for p in profiles]
         with Groundwire({**config, "upstreams": upstreams}) as proxy:
             assert PYTHON.exists(), f"{PYTHON} is missing: `make test` makes the environment of the real clients"
             env = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}

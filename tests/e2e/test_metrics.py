@@ -56,7 +56,7 @@ def test_with_keys_an_admin_alone(proxy: Groundwire) -> None:
 def test_cool_downs_and_a_server_that_is_not_there(config: dict[str, Any]) -> None:
     down = {"name": "down", "type": "searxng", "base_url": gone()["base_url"].removesuffix("/v1")}
     changed = {
-        "upstreams": [gone()],
+        "upstreams": [{**gone(), "retries": 1, "retry_wait": 0.01}],
         "providers": [down, *config["providers"]],
         "tools": {"search": ["down", "library"], "public_fallback": True},
         "cooldown": {"failures": 1},
@@ -68,12 +68,15 @@ def test_cool_downs_and_a_server_that_is_not_there(config: dict[str, Any]) -> No
         said = entry(proxy, CLIENT.post(f"{proxy.url}/search", json={"query": "sea"}))
         assert [s["outcome"] for s in said["searches"]] == ["cooling_down", "ok"]
         said = entry(proxy, post(proxy, headers=SEARCH_OFF))
-        assert (said["upstream"], said["status"], said["outcome"]) == ("gone", 502, "http_502")
-        assert said["model_failures"] == [{"upstream": "gone", "status": 502}]
+        assert (said["upstream"], said["status"], said["outcome"]) == ("gone", 502, "upstream_unreachable")
+        assert said["model_failures"] == [{"upstream": "gone", "status": 502}] * 2
+        assert (said["rounds"], said["retries"]) == (2, 1)
         shown = scraped(proxy, {})  # without keys, everybody who reaches it
         assert shown("groundwire_provider_cooldowns_total", provider="down") == 1
         assert shown("groundwire_provider_seconds_count", tool="web_search", provider="down") == 1
         assert shown("groundwire_requests_total", dialect="chat", upstream="gone", outcome="failed") == 1
+        assert shown("groundwire_retries_total", upstream="gone", outcome="asked") == 1
+        assert shown("groundwire_retries_total", upstream="gone", outcome="spent") == 1
 
 
 # What cannot grow

@@ -1,10 +1,12 @@
-"""One script, two dialects, streamed and in one piece: the same text, the same citations, the same calls, the same
-usage, whichever way a client asks.
+"""One script, three dialects, streamed and in one piece: the same text, the same citations, the same calls, the same
+usage, whichever way a client asks. In Messages there are citations where the server tool is named, and then no markers
+in the text; otherwise the links in the text are all there is.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,6 +16,7 @@ import pytest
 from tests.e2e.conftest import SITE
 from tests.fakes.groundwire import Groundwire
 from tests.fakes.model import USAGE, ModelServer, Turn, call, text
+from tests.unit import messages_scripts
 from tests.unit.responses_scripts import payloads, text_of
 
 QUESTION = "Why is the sky blue?"
@@ -50,7 +53,7 @@ SCRIPTS: dict[str, tuple[tuple[Turn, ...], str]] = {
         ),
         f"Let me look.\n\nFirst {SKY}.\n\nBoth {SKY}{SEA}.",
     ),
-    "code": ((Turn(calls=[SEARCH]), text("`a[1]` is code, [1] is not.")), f"`a[1]` is code, {SKY} is not."),
+    "code": ((Turn(calls=[SEARCH]), text("`a[1]` is code, this [1] is not.")), f"`a[1]` is code, this {SKY} is not."),
     "several in one": (
         (Turn(calls=[SEARCH, ("c", "web_search", {"query": "sea"})]), text("Both [1, 2].")),
         f"Both {SKY}{SEA}.",
@@ -146,6 +149,69 @@ def in_responses(response: dict[str, Any]) -> Seen:
 
 
 WAYS: list[Callable[[Groundwire], Seen]] = [by_chat, by_chat_stream, by_responses, by_responses_stream]
+
+
+def by_messages(proxy: Groundwire) -> Seen:
+    return in_messages(ask_messages(proxy).json())
+
+
+def by_messages_stream(proxy: Groundwire) -> Seen:
+    return in_messages(messages_scripts.gathered(messages_scripts.payloads(ask_messages(proxy, stream=True).content)))
+
+
+def by_messages_tool(proxy: Groundwire) -> Seen:
+    return in_messages(ask_messages(proxy, messages_scripts.SERVER_TOOL).json())
+
+
+def by_messages_tool_stream(proxy: Groundwire) -> Seen:
+    answer = ask_messages(proxy, messages_scripts.SERVER_TOOL, stream=True)
+    return in_messages(messages_scripts.gathered(messages_scripts.payloads(answer.content)))
+
+
+def ask_messages(proxy: Groundwire, *tools: dict[str, Any], stream: bool = False) -> httpx.Response:
+    function = {"name": FUNCTION["name"], "input_schema": FUNCTION["parameters"]}
+    asked = {"messages": [{"role": "user", "content": QUESTION}], "tools": [function, *tools], "max_tokens": 100}
+    return post(proxy, "messages", stream=stream, **asked)
+
+
+def in_messages(message: dict[str, Any]) -> Seen:
+    blocks = message["content"]
+    cited = [("", mark["url"], mark["title"]) for block in blocks for mark in block.get("citations") or ()]
+    calls = [(block["name"], json.dumps(block["input"])) for block in blocks if block["type"] == "tool_use"]
+    usage = message["usage"]
+    cached, made = usage["cache_read_input_tokens"], usage["output_tokens"]
+    given = usage["input_tokens"] + cached
+    thought = usage.get("output_tokens_details", {}).get("thinking_tokens", 0)
+    searches = usage.get("server_tool_use", {}).get("web_search_requests", 0)
+    assert (message["stop_reason"] == "tool_use") is bool(calls)
+    tokens = (given, made, given + made, cached, thought)
+    return Seen(
+        messages_scripts.text_of(message), cited, calls, tokens, searches, message["stop_reason"] != "max_tokens"
+    )
+
+
+def in_one_spelling(seen: Seen) -> Seen:
+    """Arguments as JSON says them: in Messages they are objects."""
+    return seen._replace(calls=[(name, json.dumps(json.loads(given or "{}"))) for name, given in seen.calls])
+
+
+MESSAGES = [by_messages, by_messages_stream]
+TOOL = [by_messages_tool, by_messages_tool_stream]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_messages_tell_the_same(proxy: Groundwire, model: ModelServer, name: str) -> None:
+    turns, said = SCRIPTS[name]
+
+    def played(way: Callable[[Groundwire], Seen]) -> Seen:
+        model.script(*turns)
+        return way(proxy)
+
+    first = in_one_spelling(played(by_chat))
+    assert [played(way) for way in MESSAGES] == [first._replace(citations=[])] * len(MESSAGES)
+    unmarked = re.sub(r" ?(?:\[\[\d\]\]\([^)]*\))+", "", said)
+    cited = [("", url, title) for _, url, title in first.citations]
+    assert [played(way) for way in TOOL] == [first._replace(text=unmarked, citations=cited)] * len(TOOL)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -13,18 +13,20 @@ import sys
 import tomllib
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
 
 from providers.base import Page, SearchQuery, SearchResult
 from providers.limits import Limits
-from providers.registry import PLUGINS, SERVICES, load
+from providers.registry import PLUGINS, SERVICES, build, load
+from tests.fakes.config import config
 from tests.fakes.groundwire import config_file, groundwire
 
 PAGE = (Path(__file__).parents[2] / "docs" / "providers.md").read_text(encoding="utf-8")
-BLOCKS: dict[str, str] = dict(re.findall(r"```(\w+)\n(.*?)```", PAGE, re.S))
+ALL_BLOCKS: list[tuple[str, str]] = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.S)
+BLOCKS = dict(reversed(ALL_BLOCKS))  # the first of each kind: the example of a plugin
 TABLE = re.findall(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", PAGE, re.M)
 ROWS = {kind: {"does": does, "key": key, "options": options} for kind, _, does, key, options in TABLE}
 KEYS = {kind: service.variable for kind, service in SERVICES.items() if service.sets == "api_key"}
@@ -35,7 +37,7 @@ KEYS = {kind: service.variable for kind, service in SERVICES.items() if service.
 
 def test_every_service_has_its_row() -> None:
     assert list(ROWS) == sorted(SERVICES)
-    assert len(TABLE) == 13, "the page says how many there are"
+    assert len(TABLE) == 14, "the page says how many there are"
 
 
 @pytest.mark.parametrize("kind", sorted(SERVICES))
@@ -65,6 +67,16 @@ def test_what_a_provider_is_handed_and_hands_back() -> None:
     named = set(re.findall(r"`(\w+)", section))
     for kind in (SearchQuery, SearchResult, Page, Limits):
         assert {field.name for field in fields(kind)} <= named, kind.__name__
+
+
+def test_the_models_that_search_are_set_up_as_shown(tmp_path: Path) -> None:
+    (shown,) = [block for kind, block in ALL_BLOCKS if kind == "yaml" and "type: model" in block]
+    loaded = config(tmp_path / "config.yaml", shown)
+    named = build(loaded.providers, cast(Any, None))
+    assert [name for name in loaded.tools.search if named[name].can_search] == ["sonar", "openai", "openrouter", "grok"]
+    section = PAGE.partition("### A model as")[2].partition("## How providers")[0]
+    options = re.findall(r"^\| `(\w+)` \|", section, re.M)
+    assert options == ["model", "api", "body"]
 
 
 # The example

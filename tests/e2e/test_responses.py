@@ -125,9 +125,72 @@ def test_fields_go_up_by_their_names_in_chat(proxy: Groundwire, model: ModelServ
 
 
 def test_a_hosted_tool_that_is_not_here(proxy: Groundwire) -> None:
-    answer = post(proxy, tools=[HOSTED, {"type": "file_search"}])
+    answer = post(proxy, tools=[HOSTED, {"type": "file_search"}], tool_choice={"type": "file_search"})
     assert answer.status_code == 400
-    assert (error_of(answer)["param"], error_of(answer)["type"]) == ("tools[1].type", "invalid_request_error")
+    assert (error_of(answer)["param"], error_of(answer)["type"]) == ("tool_choice", "invalid_request_error")
+
+
+@BOTH_WAYS
+def test_tools_that_only_their_vendor_can_run_are_left_out(proxy: Groundwire, model: ModelServer, stream: bool) -> None:
+    model.script(text("Blue."))
+    vendors = [{"type": "file_search", "vector_store_ids": ["v"]}, {"type": "mcp", "server_label": "x"}]
+    answer = post(proxy, tools=[WEATHER, *vendors], stream=stream)
+    assert answer.headers["x-groundwire-search"] == "offered; reason=auto; left_out=file_search,mcp"
+    names = [tool["function"]["name"] for tool in model.requests[0]["tools"]]
+    assert names == ["weather", "web_search", "open_page"]
+
+
+def test_a_list_of_no_tools_is_no_question_for_the_web(proxy: Groundwire, model: ModelServer) -> None:
+    model.script(text("Blue."))
+    assert post(proxy, tools=[]).headers["x-groundwire-search"] == "off; reason=background"
+    assert "tools" not in model.requests[0]
+    assert post(proxy).headers["x-groundwire-search"] == "offered; reason=auto"
+
+
+PATCH = {"type": "custom", "name": "patch", "description": "Edits."}
+FILES = {"type": "namespace", "name": "files", "tools": [PATCH, {**WEATHER, "name": "read"}]}
+
+
+@BOTH_WAYS
+def test_namespaces_and_custom_tools(proxy: Groundwire, model: ModelServer, stream: bool) -> None:
+    tools = [PATCH, FILES, WEATHER]
+    made = [("p", "files__patch", {"input": "-a\n+é"}), ("q", "patch", "bare"), ("r", "read", {"x": 1})]
+    model.script(Turn(calls=[*SEARCH.calls, *made]), text("Done."), text("Sure."))
+    answer = post(proxy, tools=tools, stream=stream)
+    response = events(answer)[-1]["response"] if stream else answer.json()
+    named = [(item["type"], item["name"], item.get("namespace")) for item in response["output"]]
+    assert named == [
+        ("custom_tool_call", "patch", "files"),
+        ("custom_tool_call", "patch", None),
+        ("function_call", "read", "files"),
+    ]
+    assert [item.get("input") for item in response["output"]] == ["-a\n+é", "bare", None]
+    if stream:
+        deltas = [e for e in events(answer) if e["type"] == "response.custom_tool_call_input.delta"]
+        assert "".join(e["delta"] for e in deltas if e["output_index"] == 0) == "-a\n+é"
+        assert len([e for e in deltas if e["output_index"] == 0]) > 1, "it is sent as it is written"
+    results = [
+        {"type": f"{kind}_output", "call_id": item["call_id"], "output": f"{n} done"}
+        for n, (item, kind) in enumerate(
+            zip(response["output"], ["custom_tool_call"] * 2 + ["function_call"], strict=True)
+        )
+    ]
+    read_now = [
+        *(USER, "assistant - a=web_search p=files__patch q=patch r=read"),
+        *("tool a sky.md", "tool p 0 done", "tool q 1 done", "tool r 2 done"),
+    ]
+    two = respond(proxy, results, tools=tools, previous_response_id=response["id"], stream=stream)
+    assert last_read(model) == read_now
+    again = [{"role": "user", "content": QUESTION}, *response["output"], *results]
+    respond(proxy, again, tools=tools, store=False, stream=stream)
+    assert last_read(model) == read_now
+    called = [call["function"]["arguments"] for call in model.requests[-1]["messages"][1]["tool_calls"]]
+    assert [json.loads(arguments) for arguments in called[1:3]] == [{"input": "-a\n+é"}, {"input": "bare"}]
+    respond(proxy, "Sure?", tools=[FILES], previous_response_id=two["id"], stream=stream)
+    assert last_read(model) == [
+        *(USER, "assistant - a=web_search p=patch q=patch r=read", *read_now[2:]),
+        *("assistant Done.", "user Sure?"),
+    ], "now that no other tool is called so"
 
 
 # What comes out
@@ -161,7 +224,7 @@ def test_a_search_and_an_answer_event_by_event(proxy: Groundwire, model: ModelSe
 def test_usage(proxy: Groundwire, model: ModelServer, stream: bool) -> None:
     opened = call("open_page", {"url": SITE + "sky.md"}, id="p")
     model.script(SEARCH, call("web_search", {"query": "sea"}, id="b"), opened, text("Blue [1]."))
-    response = respond(proxy, stream=stream)
+    response = respond(proxy, stream=stream, tools=[HOSTED])
     assert kinds(response) == ["web_search_call"] * 3 + ["message"]
     usage = response["usage"]
     assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (40, 20, 60)
@@ -184,7 +247,7 @@ def test_what_the_search_found_is_told_on_request(proxy: Groundwire, model: Mode
 
 def test_a_mixed_turn_shows_the_search_and_the_call(proxy: Groundwire, model: ModelServer) -> None:
     model.script(Turn(text=["Wait."], reasoning=["hm"], calls=[*SEARCH.calls, ("b", "weather", {})]))
-    response = respond(proxy, stream=True, tools=[WEATHER])
+    response = respond(proxy, stream=True, tools=[WEATHER, HOSTED])
     assert sorted(kinds(response)) == ["function_call", "message", "reasoning", "web_search_call"]
     assert {item["status"] for item in response["output"] if "status" in item} == {"completed"}
     assert response["status"] == "completed"
@@ -351,7 +414,7 @@ def wordy(config: dict[str, Any]) -> Iterator[Groundwire]:
 def test_tools_in_words(wordy: Groundwire, model: ModelServer, stream: bool) -> None:
     called = '<tool_call>{"name": "web_search", "arguments": {"query": "sky"}}</tool_call>'
     model.script(text(*called), text("Scattering [1]."), text("As said [1]."))
-    response = respond(wordy, stream=stream, model="prompted")
+    response = respond(wordy, stream=stream, model="prompted", tools=[HOSTED])
     assert kinds(response) == ["web_search_call", "message"]
     assert text_of(response) == f"Scattering {LINK}."
     again = respond(wordy, "Again?", stream=stream, model="prompted", previous_response_id=response["id"])
@@ -364,7 +427,7 @@ def test_tools_in_words(wordy: Groundwire, model: ModelServer, stream: bool) -> 
 @BOTH_WAYS
 def test_search_first(wordy: Groundwire, model: ModelServer, stream: bool) -> None:
     model.script(text("Scattering ", "[1]."), text("As said [1]."))
-    response = respond(wordy, stream=stream, model="none")
+    response = respond(wordy, stream=stream, model="none", tools=[HOSTED])
     assert kinds(response)[0] == "web_search_call"
     assert {item["status"] for item in response["output"]} == {"completed"}
     assert response["output"][0]["action"]["type"] == "search"

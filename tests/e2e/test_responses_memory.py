@@ -5,6 +5,7 @@ key in a call id; and what was kept, as its owner and nobody else may read and d
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import httpx
 import pytest
 
 from tests.e2e.conftest import SITE
+from tests.e2e.test_conversations import ROOT, program
 from tests.e2e.test_mixed_turns import last_read
 from tests.e2e.test_responses import HOSTED, LINK, QUESTION, SEARCH, USER, WEATHER, error_of, post, respond
 from tests.fakes.groundwire import Groundwire
@@ -65,6 +67,43 @@ def test_three_turns_by_id(proxy: Groundwire, model: ModelServer, stream: bool) 
     ] * 2
     (mark,) = two["output"][0]["content"][0]["annotations"]
     assert (mark["url"], mark["title"]) == (SITE + "sky.md", "Why the sky is blue")
+
+
+@BOTH_WAYS
+def test_a_search_that_was_not_shown_comes_back_with_what_was(
+    proxy: Groundwire, model: ModelServer, stream: bool
+) -> None:
+    """By an id, by a reference, or in an echo, edited or not."""
+    model.script(Turn(calls=SEARCH.calls, reasoning=["hm"]), text("Blue [1]."), text("Yes [1]."))
+    one = respond(proxy, stream=stream)
+    *_, answer = one["output"]
+    assert [item["type"] for item in one["output"]] == ["reasoning", "message"]
+    before = [USER, "assistant - a=web_search", "tool a sky.md", "assistant Blue [1].", "user Sure?"]
+    reference = {"type": "item_reference", "id": answer["id"]}
+    for items in ([answer], [reference], [{"role": "assistant", **answer}], one["output"]):
+        two = respond(proxy, [said("user", QUESTION), *items, said("user", "Sure?")], stream=stream)
+        assert last_read(model) == before
+        assert text_of(two) == f"Yes {LINK}."
+    respond(proxy, "Sure?", stream=stream, previous_response_id=one["id"])
+    assert last_read(model) == before
+    edited = {**answer, "content": [{"type": "output_text", "text": "Grey."}]}
+    respond(proxy, [said("user", QUESTION), edited, said("user", "Sure?")], stream=stream)
+    assert last_read(model) == [*before[:3], "assistant Grey.", before[-1]]
+
+
+def test_the_ai_sdk_refers_to_what_it_was_shown(proxy: Groundwire, model: ModelServer) -> None:
+    model.script(SEARCH, text("Blue [1]."), text("Salty."))
+    script = "node/ai_references.mjs"
+    command = [*program(script), str(ROOT / "tests/clients" / script), proxy.url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert seen["answers"] == [f"Blue {LINK}.", "Salty."]
+    assert "tool-call" not in seen["kinds"], "a tool that nobody declared is an error there"
+    assert [item.get("type", "message") for item in seen["input"]] == ["message", "item_reference", "message"]
+    assert last_read(model) == [
+        *(USER, "assistant - a=web_search", "tool a sky.md", "assistant Blue [1].", "user And the sea?"),
+    ]
 
 
 def test_one_answer_may_be_built_on_twice(proxy: Groundwire, model: ModelServer) -> None:

@@ -22,7 +22,7 @@ import yaml
 
 from tests.fakes.groundwire import SCRIPT, Groundwire
 from tests.fakes.model import ModelServer, Turn, call, text
-from tests.unit.test_workshop import health_check, option
+from tests.unit.test_supply_chain import health_check, option
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "Why is the sky blue?"}]}
 AT_ONCE = 5.0  # seconds; a process that waits for its streams would take the 30 of the drain
@@ -33,7 +33,7 @@ LANES = pytest.mark.parametrize("search", ["on", "off"])
 @pytest.fixture
 def proxy(config: dict[str, Any]) -> Iterator[Groundwire]:
     """Each test ends its own."""
-    with Groundwire(config) as running:
+    with Groundwire(config, script=True) as running:
         yield running
 
 
@@ -145,14 +145,14 @@ def test_ctrl_c_when_nothing_is_under_way(proxy: Groundwire) -> None:
 
 @LANES
 def test_sigterm_lets_a_stream_finish(proxy: Groundwire, model: ModelServer, search: str) -> None:
-    model.script(text(*["word "] * 30, delay=0.05))
+    model.script(text(*["word "] * 60, delay=0.1))
     with streaming(proxy, search) as lines:
         send(proxy, signal.SIGTERM)
         wait_until_refused(proxy)
         assert proxy.process is not None
         assert proxy.process.poll() is None
         rest = list(lines)
-    assert sum("word" in line for line in rest) == 29
+    assert sum("word" in line for line in rest) == 59
     assert rest[-2:] == ["data: [DONE]", ""]
     assert exit_code(proxy) == 0
     assert_clean(proxy)
@@ -170,29 +170,24 @@ def test_sigterm_lets_the_rounds_run_to_their_end(proxy: Groundwire, model: Mode
     assert_clean(proxy)
 
 
-@LANES
-def test_the_drain_has_an_end(config: dict[str, Any], model: ModelServer, search: str) -> None:
-    model.script(ENDLESS)
-    with Groundwire({**config, "server": {"drain_timeout": 0.3}}) as proxy:
-        with streaming(proxy, search) as lines:
-            send(proxy, signal.SIGTERM)
-            (error,) = errors_in(list(lines))
-        assert error["code"] == "shutting_down"
+def test_sigterm_waits_as_long_as_it_was_told_to_whoever_is_there(config: dict[str, Any]) -> None:
+    with Groundwire({**config, "server": {"lame_duck": 60}}) as proxy:
+        send(proxy, signal.SIGTERM)
+        end = time.monotonic() + AT_ONCE
+        while httpx.get(f"{proxy.root}/readyz").status_code != 503:
+            assert time.monotonic() < end
+        answer = httpx.get(f"{proxy.root}/healthz")
+        assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+        send(proxy, signal.SIGTERM)
         assert exit_code(proxy) == 0
         assert_clean(proxy)
 
 
-@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_ends_the_drain(proxy: Groundwire, model: ModelServer, second: int) -> None:
-    model.script(ENDLESS)
-    with streaming(proxy) as lines:
+def test_sigterm_with_nobody_there_ends_at_once(config: dict[str, Any]) -> None:
+    with Groundwire(config, script=True) as proxy:
+        assert httpx.get(f"{proxy.root}/readyz").status_code == 200
         send(proxy, signal.SIGTERM)
-        wait_until_refused(proxy)
-        send(proxy, second)
-        (error,) = errors_in(list(lines))
-    assert error["code"] == "shutting_down"
-    assert exit_code(proxy) == 0
-    assert_clean(proxy)
+        assert exit_code(proxy) == 0
 
 
 # Clients that hang up
@@ -228,7 +223,7 @@ def test_the_images_health_check_tells_a_server_that_answers_from_one_that_does_
         here = Path(sys.executable).with_name(program)  # python or groundwire, as in the image
         return subprocess.run([here, *arguments], capture_output=True, timeout=60).returncode == 0
 
-    with Groundwire(config) as proxy:
+    with Groundwire(config, script=True) as proxy:
         port = proxy.root.rpartition(":")[2]
         assert healthy(port)
     assert not healthy(port)

@@ -183,6 +183,9 @@ def test_what_needs_no_search_gets_none(first: Groundwire, model: ModelServer, c
     assert answer.headers["x-groundwire-search"] == f"off; reason={reason}"
     assert model.requests[0]["messages"] == [message]
     assert "tools" not in model.requests[0]
+    body = {"model": "m", "input": content, "tools": [{"type": "file_search", "vector_store_ids": ["x"]}]}
+    answer = httpx.post(f"{first.url}/responses", json=body, timeout=20)
+    assert answer.headers["x-groundwire-search"] == f"off; reason={reason}; left_out=file_search"
 
 
 def test_a_page_that_the_user_names_is_read(first: Groundwire, model: ModelServer) -> None:
@@ -207,6 +210,7 @@ def test_a_format_that_was_asked_for_stays(first: Groundwire, model: ModelServer
     assert said(answer) == '{"why": "scattering [1]"}'
     assert model.requests[0]["response_format"] == {"type": "json_object"}
     assert "Rayleigh" in str(model.requests[0]["messages"])
+    assert "To cite" not in str(model.requests[0]["messages"])
 
 
 def test_the_model_may_word_the_query(config: dict[str, Any], model: ModelServer) -> None:

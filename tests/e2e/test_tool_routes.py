@@ -12,6 +12,7 @@ import pytest
 
 from tests.e2e.conftest import SITE
 from tests.fakes.groundwire import Groundwire
+from tests.fakes.model import ModelServer, text
 
 
 def post(proxy: Groundwire, path: str, body: Any, **headers: str) -> httpx.Response:
@@ -94,9 +95,10 @@ def test_without_providers_there_is_nothing_to_ask(config: dict[str, Any]) -> No
             assert (answer.status_code, answer.json()["error"]["code"]) == (404, "no_provider")
 
 
-def test_the_guide_shows_requests_that_work(proxy: Groundwire) -> None:
+def test_the_guide_shows_requests_that_work(proxy: Groundwire, model: ModelServer) -> None:
+    model.script(text("Blue."))
     guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
-    shown = re.findall(r"curl -s http://127\.0\.0\.1:8080/v1/(\w+) .*?-d '(.*?)'\n", guide, re.DOTALL)
-    assert [path for path, _ in shown] == ["search", "open"]
+    shown = re.findall(r"curl -s http://127\.0\.0\.1:8080/v1/([\w/]+) .*?-d '(.*?)'\n", guide, re.DOTALL)
+    assert [path for path, _ in shown] == ["responses", "responses", "search", "open", "alpha/search"]
     for path, body in shown:
         assert post(proxy, path, json.loads(body)).status_code == 200

@@ -226,7 +226,7 @@ def test_a_model_that_fails_for_good(proxy: Groundwire, model: ModelServer, head
     grown = Growth(proxy)
     said = entry(proxy, post(proxy, headers=headers, model="lone-1"))
     assert (said["status"], said["upstream"], said["model"]) == (400, "lone", "lone-1")
-    assert said["outcome"] == ("http_400" if headers else "error"), "the code of a server may hold anything"
+    assert said["outcome"] == "error", "the code of a server may hold anything"
     assert said["model_failures"] == [{"upstream": "lone", "status": 400}]
     assert grown("groundwire_model_failures_total", upstream="lone", status="4xx") == 1
     assert grown("groundwire_requests_total", dialect="chat", upstream="lone", outcome="refused") == 1
@@ -291,18 +291,20 @@ def test_embeddings(proxy: Groundwire, model: ModelServer) -> None:
         b'{"prompt_tokens": Infinity, "completion_tokens": NaN}',
         b'{"prompt_tokens": -5, "completion_tokens": 1' + b"0" * 400 + b"}",
         b'{"prompt_tokens": "10", "completion_tokens": {"a": 1}}',
-        b'{"a": ' + b"[" * 4000,
-        b"{",
+        b"[7]",
+        b'{"a": ' + b"[" * 900 + b"]" * 900 + b"}",
     ],
-    ids=["endless", "negative", "no numbers", "deep", "cut"],
+    ids=["endless", "negative", "no numbers", "no object", "deep"],
 )
-def test_odd_counts_of_tokens_do_no_harm(proxy: Groundwire, model: ModelServer, usage: bytes) -> None:
-    body = b'{"choices": [], "usage": ' + usage
+@pytest.mark.parametrize("padding", [0, 100_000], ids=["short", "long"])
+def test_odd_counts_of_tokens_do_no_harm(proxy: Groundwire, model: ModelServer, usage: bytes, padding: int) -> None:
+    body = b'{"choices": [],' + b" " * padding + b'"usage": ' + usage + b"}"
     model.script(Turn(body=body))
     answer = post(proxy, headers=SEARCH_OFF)
     assert answer.content == body
     said = entry(proxy, answer)
-    assert (said["outcome"], "input_tokens" in said, "output_tokens" in said) == ("ok", False, False)
+    assert said["outcome"] == "ok"
+    assert said["input_tokens"] + said["output_tokens"] < 1_000_000, "by what was asked and what has passed"
 
 
 def test_an_error_in_a_forwarded_stream_is_the_outcome(proxy: Groundwire, model: ModelServer) -> None:

@@ -1,15 +1,17 @@
 """An event loop whose clock leaps: where a loop would sleep until its next timer, this one is there already. So a test
 of fifteen seconds takes none, and every moment in it is exact. Handed a coroutine that does no I/O; hands back what it
-returns.
+returns. `@leaping` runs a whole test in it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -36,3 +38,11 @@ class _LeapingSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-t
 def in_leaping_time(main: Coroutine[Any, Any, T]) -> T:
     with asyncio.Runner(loop_factory=_LeapingLoop) as runner:
         return runner.run(main)
+
+
+def leaping(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    @wraps(test)
+    def run(*arguments: P.args, **named: P.kwargs) -> None:
+        in_leaping_time(test(*arguments, **named))
+
+    return run

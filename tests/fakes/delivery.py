@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from proxy.context import RequestContext
-from proxy.serving.delivery import Delivery
+from proxy.serving.delivery import Delivery, EventStream
 from proxy.values.events import Event, Failed, Finished, SearchedFirst, TextDelta
+from proxy.values.request import SEARCH_HEADER
+from proxy.values.sse import PING
 from proxy.watching.observer import Observer
 from tests.fakes.clock import in_leaping_time
 
@@ -56,6 +58,9 @@ class Dialect:
     """As much of one as a failure needs."""
 
     name = "words"
+
+    def status(self, failed: Failed) -> int:
+        return failed.status
 
     def error(self, failed: Failed) -> bytes:
         return json.dumps({"refused": failed.error["code"]}).encode()
@@ -124,6 +129,7 @@ class Answer:
         deadline: float = 600.0,
         slow: float = 0.0,
         stopping: bool = False,
+        ping: bytes = PING,
         keeping: Callable[[], Awaitable[None]] = nothing,
     ) -> None:
         self.wire = Wire(slow)
@@ -133,14 +139,18 @@ class Answer:
         self._stream = stream
         self._deadline = deadline
         self._stopping = stopping
+        self._ping = ping
         self._keeping = keeping
 
     async def deliver(self) -> None:
         deadline = asyncio.get_running_loop().time() + self._deadline
         context = RequestContext("req_1", Dialect(), deadline, self.observer)  # type: ignore[arg-type]
         await Delivery(lambda: self._stopping).deliver(
-            context, self.wire.send, self._events(), Writer(self._keeping), DECIDED, stream=self._stream
+            context, self.wire.send, self._events(), Writer(self._keeping), DECIDED, self._open_stream()
         )
+
+    def _open_stream(self) -> EventStream | None:
+        return EventStream(self.wire.send, {SEARCH_HEADER: DECIDED}, ping=self._ping) if self._stream else None
 
     async def _events(self) -> AsyncGenerator[list[Event], None]:
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -33,6 +33,7 @@ class Turn:
     late_end: bool = False  # the end of the body comes a moment after its last event
     halved: bool = False  # `body` comes in two pieces
     bytewise: bool = False  # `body` comes one byte per network write
+    pieces: Callable[[], Iterable[bytes | float]] | None = None  # instead of an answer: bytes, and seconds between them
 
 
 def text(*pieces: str, **more: Any) -> Turn:
@@ -54,6 +55,7 @@ class ModelServer:
         self.left = threading.Event()  # somebody hung up on an answer
         self.sent_pieces = 0
         self.connections = 0
+        self.answering = 0  # answers under way
         self.listing: list[dict[str, Any]] = [
             {"id": name, "object": "model", "created": 1, "owned_by": "test"} for name in ("m", "vendor/m")
         ]
@@ -102,9 +104,17 @@ class ModelServer:
     async def _stop(self) -> None:
         assert self._server is not None
         self._server.close()
-        for task in self._tasks:
+        await self._hang_up()
+
+    def hang_up(self) -> None:
+        """Closes every connection, those too on which nothing is asked just now."""
+        asyncio.run_coroutine_threadsafe(self._hang_up(), self._loop).result(5)
+
+    async def _hang_up(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -137,30 +147,48 @@ class ModelServer:
         self.raw.append(raw)
         body = json.loads(raw or b"{}") if headers.get("content-type", "").startswith("application/json") else {}
         self.requests.append(body)
+        turn = self.turn_for(body)
+        answer = asyncio.create_task(self._answer(writer, turn, streamed=bool(body.get("stream"))))
+        watcher = asyncio.create_task(self._watch(reader))
+        self.answering += 1
+        try:
+            await asyncio.wait({answer, watcher}, return_when=asyncio.FIRST_COMPLETED)
+            return answer.done() and answer.result()
+        except ConnectionError:
+            self.left.set()
+            raise
+        finally:
+            self.answering -= 1
+            watcher.cancel()
+            answer.cancel()
+            answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may see us hang up
+
+    def turn_for(self, body: dict[str, Any]) -> Turn:
         turns: Sequence[Turn] = self._turns
         requests = self.requests
         if (model := body.get("model")) in self._parts:
             turns, requests = self._parts[model], self.asked[model]
             requests.append(body)
-        turn = turns[min(len(requests), len(turns)) - 1]
-        watcher = asyncio.create_task(self._watch(reader))
-        try:
-            if turn.body is not None:
-                cuts = {"halved": turn.halved, "bytewise": turn.bytewise}
-                await self._send_whole(writer, turn.status, turn.body, turn.content_type, turn.headers, **cuts)
-                return turn.end == "done"
-            if body.get("stream"):
-                return await self._send_stream(writer, turn)
-            for _ in turn.text:
-                await asyncio.sleep(turn.delay)
-            if turn.end == "hang":
-                await asyncio.sleep(60)
-            if turn.end == "reset":
-                writer.transport.abort()
-                return False
-            await self._send_whole(writer, turn.status, json.dumps(whole(turn)).encode(), "application/json")
-        finally:
-            watcher.cancel()
+        return turns[min(len(requests), len(turns)) - 1]
+
+    async def _answer(self, writer: asyncio.StreamWriter, turn: Turn, *, streamed: bool) -> bool:
+        """Whether the connection can be used again."""
+        if turn.pieces is not None:
+            return await self._send_pieces(writer, turn, turn.pieces())
+        if turn.body is not None:
+            cuts = {"halved": turn.halved, "bytewise": turn.bytewise}
+            await self._send_whole(writer, turn.status, turn.body, turn.content_type, turn.headers, **cuts)
+            return turn.end == "done"
+        if streamed:
+            return await self._send_stream(writer, turn)
+        for _ in turn.text:
+            await asyncio.sleep(turn.delay)
+        if turn.end == "hang":
+            await asyncio.sleep(60)
+        if turn.end == "reset":
+            writer.transport.abort()
+            return False
+        await self._send_whole(writer, turn.status, json.dumps(whole(turn)).encode(), "application/json")
         return True
 
     async def _watch(self, reader: asyncio.StreamReader) -> None:
@@ -195,6 +223,18 @@ class ModelServer:
             writer.write(head.encode() + body)
         await writer.drain()
 
+    async def _send_pieces(self, writer: asyncio.StreamWriter, turn: Turn, pieces: Iterable[bytes | float]) -> bool:
+        head = f"HTTP/1.1 {turn.status} X\r\nContent-Type: {turn.content_type}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        writer.write(head.encode())
+        for piece in pieces:
+            if isinstance(piece, float):
+                await asyncio.sleep(piece)
+            else:
+                writer.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+                await writer.drain()
+                self.sent_pieces += 1
+        return await self._end(writer, turn)
+
     async def _send_stream(self, writer: asyncio.StreamWriter, turn: Turn) -> bool:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
         events = [f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n".encode() for chunk in chunks(turn)]
@@ -211,6 +251,9 @@ class ModelServer:
             writer.write(b"%x\r\n%s\r\n" % (len(event), event))
             await writer.drain()
             self.sent_pieces += 1
+        return await self._end(writer, turn)
+
+    async def _end(self, writer: asyncio.StreamWriter, turn: Turn) -> bool:
         if turn.end == "hang":
             await asyncio.sleep(60)
         if turn.end == "reset":

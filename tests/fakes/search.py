@@ -17,7 +17,8 @@ from providers.errors import AuthFailed, NoResults, TimedOut, Unavailable
 from providers.registry import ProviderEntry
 from tests.fakes.search_engine import HITS, FakeEngine
 from tests.fakes.search_hosted import HOSTED
-from tests.fakes.service import HTML_ERROR, HUGE, JSON_ERROR, Asked, Fault, Reply, as_json, usual_faults
+from tests.fakes.search_model import FakeModelSearch
+from tests.fakes.service import GZIP_BOMB, HTML_ERROR, HUGE, JSON_ERROR, Asked, Fault, Reply, as_json, usual_faults
 
 
 class FakeSearxng(FakeEngine):
@@ -97,7 +98,8 @@ class FakeDuckDuckGo(FakeEngine):
         "500 HTML": Fault(Reply(500, HTML_ERROR), NoResults),
         "truncated": Fault(Reply(body=b'<html><body><div class="result__bo'), NoResults),
         "wrong content": Fault(Reply(body=JSON_ERROR, content_type="application/json"), NoResults),
-        "huge": Fault(Reply(body=HUGE), NoResults),
+        "huge": Fault(Reply(body=HUGE), Unavailable),
+        "gzip bomb": Fault(Reply(body=GZIP_BOMB, headers={"Content-Encoding": "gzip"}), Unavailable),
         "slow": Fault(Reply(body=HTML_ERROR, wait=20), TimedOut),
     }
     filters: ClassVar = {
@@ -168,6 +170,7 @@ class FakeFolder:
 HTTP_FAKES: Mapping[str, type[FakeEngine]] = {
     FakeDuckDuckGo.type: FakeDuckDuckGo,
     FakeSearxng.type: FakeSearxng,
+    FakeModelSearch.type: FakeModelSearch,
     **HOSTED,
 }
 FAKES = {*HTTP_FAKES, FakeFolder.type}

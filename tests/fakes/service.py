@@ -6,6 +6,7 @@ must become, and `usual_faults` has the replies that any JSON service may give.
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 from collections.abc import AsyncIterator, Mapping
@@ -53,6 +54,9 @@ class Fault:
 HTML_ERROR = b"<!doctype html><html><body><h1>Something went wrong</h1></body></html>"
 JSON_ERROR = b'{"error": "something went wrong with %s"}' % KEY.encode()  # some services quote the key
 HUGE = b'{"x": "' + b"x" * (9 * 2**20) + b'"}'
+GZIP_BOMB = gzip.compress(b'{"x": "' + b"x" * 100_000_000 + b'"}', 9)  # a thousandth of what it becomes
+GZIPPED = {"Content-Encoding": "gzip"}
+MANY_PARTS = b'{"results": [' + b"[]," * 1_000_000 + b"[]]}"
 
 
 def as_json(value: object, status: int = 200, **headers: str) -> Reply:
@@ -84,7 +88,14 @@ def usual_faults(own: Mapping[str, Fault]) -> dict[str, Fault]:
         "truncated": Fault(Reply(body=b'{"results": [{"url": "https://exa'), Unavailable, "JSON"),
         "wrong content": Fault(Reply(body=HTML_ERROR), Unavailable, "JSON"),
         "a list": Fault(Reply(body=b"[]", content_type="application/json"), Unavailable, "JSON"),
-        "huge": Fault(Reply(body=HUGE, content_type="application/json"), Unavailable, "more than 8 MB"),
+        "huge": Fault(Reply(body=HUGE, content_type="application/json"), Unavailable, "more than 4 MB"),
+        "gzip bomb": Fault(Reply(body=GZIP_BOMB, headers=GZIPPED), Unavailable, "more than 4 MB"),
+        "nested gzip": Fault(
+            Reply(body=GZIP_BOMB, headers={"Content-Encoding": "gzip, gzip"}), Unavailable, "not asked for"
+        ),
+        "an encoding not asked for": Fault(Reply(headers={"Content-Encoding": "br"}), Unavailable, "not asked for"),
+        "no gzip at all": Fault(Reply(body=b"{}", headers=GZIPPED), Unavailable, "gzip"),
+        "many parts": Fault(Reply(body=MANY_PARTS), Unavailable, "too many parts"),
         "slow": Fault(Reply(body=b"{}", wait=20), TimedOut),
         **own,
     }

@@ -41,7 +41,16 @@ ERROR = {"message": "gone", "type": "server_error", "param": None, "code": "upst
 SEARCH = ToolStarted("a", "web_search", {"query": "sky"})
 FOUND = ToolFinished("a", "web_search", True, "p", (SKY, SEA))
 END: list[Event] = [UsageSeen(USAGE), Finished("stop")]
-REQUEST: dict[str, Any] = {"model": "asked", "input": "Why is the sky blue?", "stream": True}
+HOSTED = {"type": "web_search"}  # who names it is shown our searches
+PATCH = {"type": "custom", "name": "patch", "format": {"type": "grammar", "syntax": "lark", "definition": "start: X"}}
+AGENTS = {
+    "type": "namespace",
+    "name": "agents",
+    "tools": [{"type": "function", "name": "spawn"}, {**PATCH, "name": "sh"}],
+}
+SEEK = {"type": "tool_search", "execution": "client", "parameters": {"type": "object"}}
+TOOLS = [HOSTED, PATCH, AGENTS, SEEK]
+REQUEST: dict[str, Any] = {"model": "asked", "input": "Why is the sky blue?", "stream": True, "tools": TOOLS}
 
 
 def told(*pieces: str | Source) -> list[Event]:
@@ -93,6 +102,26 @@ SCRIPTS: dict[str, list[Event]] = {
         UsageSeen(USAGE),
         Finished("tool_calls"),
     ],
+    "custom": [
+        Begun("m"),
+        PREAMBLE,
+        ToolCallDelta(0, "call_1", "patch", '{"input": "*** Begin \\ud83d'),
+        ToolCallDelta(0, arguments="\\ude00\\n"),
+        ToolCallDelta(1, "call_2", "spawn", '{"task": "look"}'),
+        ToolCallDelta(0, arguments='End"}'),
+        ToolCallDelta(2, "call_3", "sh", '{"cmd": "ls"}'),
+        ToolCallDelta(3, "call_4", "sh"),
+        UsageSeen(USAGE),
+        Finished("tool_calls"),
+    ],
+    "tools sought": [
+        Begun("m"),
+        ToolCallDelta(0, "call_1", "tool_search", '{"query"'),
+        ToolCallDelta(0, arguments=': "x"}'),
+        UsageSeen(USAGE),
+        Finished("tool_calls"),
+    ],
+    "cut custom call": [Begun("m"), ToolCallDelta(0, "c", "patch", '{"input": "a\\u00'), *END[:1], Finished("length")],
     "failed search": [Begun("m"), SEARCH, ToolFinished("a", "web_search", False), *told("No idea."), *END],
     "search first": [SearchedFirst(True), Begun(), SEARCH, FOUND, *told("Blue ", SKY), *END],
     "refusal": [Begun("m"), ReasoningDelta({"refusal": "I can"}), ReasoningDelta({"refusal": "not."}), *END],
@@ -103,6 +132,7 @@ SCRIPTS: dict[str, list[Event]] = {
     "only searched": [Begun("m"), SEARCH, FOUND, TextDelta("\n"), *END],
     "death": [Begun("m"), SEARCH, FOUND, *told("Half an ans"), Failed(502, ERROR)],
     "death in a call": [Begun("m"), ToolCallDelta(0, "c", "f", "{"), Failed(502, {**ERROR, "code": 502})],
+    "death in a custom call": [Begun("m"), ToolCallDelta(0, "c", "patch", '{"input": "a'), Failed(502, ERROR)],
     "death in a search": [Begun("m"), PREAMBLE, SEARCH, Failed(504, ERROR)],
     "stillborn": [Failed(429, {"message": "slow down", "type": "", "param": 3, "code": None})],
 }
@@ -122,6 +152,13 @@ def wire(events: list[Event], cuts: tuple[int, ...] = (), **more: Any) -> bytes:
     encoder = Encoder(request(**more), "resp_1")
     places = [0, *cuts, len(events)]
     return b"".join(encoder.feed(events[a:b]) for a, b in pairwise(places))
+
+
+def fold(events: list[Event], **more: Any) -> dict[str, Any]:
+    """The same events as one object."""
+    encoder = Encoder(request(**more), "resp_1")
+    encoder.feed(events)
+    return encoder.response
 
 
 def payloads(data: bytes) -> list[dict[str, Any]]:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.answering.citations import Citer
-from proxy.values.dialect import CitationStyle
 from proxy.values.events import Citation, TextDelta
+from proxy.values.request import CitationStyle
 from tools.ledger import Ledger, Source
 
 STYLES: tuple[CitationStyle, ...] = get_args(CitationStyle)
@@ -69,10 +69,11 @@ def every_way(text: str, style: CitationStyle = "link", footer: bool = False) ->
     return whole
 
 
-def marker(source: Source, style: CitationStyle) -> str:
-    web = source.n != LOCAL
+def marker(source: Source, style: CitationStyle, shown: dict[int, int]) -> str:
+    """`shown` grows: in links the first source that is cited is the first that people see."""
+    web, count = source.n != LOCAL, shown.setdefault(source.n, len(shown) + 1)
     return {
-        "link": f"[[{source.n}]]({source.url})" if web else f"[{source.n}]",
+        "link": f"[[{count}]]({source.url})" if web else f"[{count}]",
         "number": f"[{source.n}]",
         "openai": f"([{source.host}]({source.url}))" if web else f"({source.title})",
         "none": "",
@@ -83,6 +84,7 @@ def expected(template: str, style: CitationStyle) -> Made:
     """In a template `«n»` is a marker. `openai` puts a blank before it where there is none, `none` takes them away."""
     text = ""
     citations = []
+    shown: dict[int, int] = {}
     rest = template
     while "«" in rest:
         plain, _, rest = rest.partition("«")
@@ -92,7 +94,7 @@ def expected(template: str, style: CitationStyle) -> Made:
             text = text.rstrip(" \t")
         if style == "openai" and text and not text[-1].isspace():
             text += " "
-        written = marker(KNOWN.get(int(number)) or pytest.fail(number), style)
+        written = marker(KNOWN.get(int(number)) or pytest.fail(number), style, shown)
         citations.append((len(text), len(text) + len(written), int(number)))
         text += written
     return text + rest, citations
@@ -104,13 +106,11 @@ MARKERS = {
     "after CJK": ("首都[1]。東京[2]", "首都«1»。東京«2»"),
     "after emoji": ("🎉🎉 [1] é[2]", "🎉🎉 «1» é«2»"),
     "two digits": ("x. [12]", "x. «12»"),
-    "at the very beginning": ("[1] says so", "«1» says so"),
     "list": ("So [1, 2].", "So «1»«2»."),
     "list without blank": ("So [1,2,3].", "So «1»«2»«3»."),
     "adjacent": ("So [1][2].", "So «1»«2»."),
     "adjacent with blank": ("So [1] [2].", "So «1» «2»."),
     "double brackets": ("So [[1]].", "So «1»."),
-    "in outer brackets": ("So [[1], [2]]", "So [«1», «2»]"),
     "lenticular": ("So 【1†L10-L20】.", "So «1»."),
     "lenticular, bare": ("So【1】【2†source】。", "So«1»«2»。"),
     "lenticular list": ("So 【1, 2】", "So «1»«2»"),
@@ -147,7 +147,7 @@ MARKERS = {
     ),
     "address as link text": ("[https://x.org](https://x.org/[1]) [1]", "[https://x.org](https://x.org/[1]) «1»"),
     "and/or": ("and/or [1] a//b[2]", "and/or «1» a//b[2]"),
-    "line start": ("\n[1]: https://x.org", "\n«1»: https://x.org"),
+    "a link anywhere in prose": ("[1](https://x.org) and ([2](www.x.org))", "«1» and («2»)"),
 }
 TEXT = {
     "inline code": "Use `[1]` and ``a`[1]`` and ` `` [1]`.",
@@ -171,6 +171,9 @@ TEXT = {
     "footnote": "So[^1] and [^1]: a",
     "index": "a[1] arr[1] argv[1] x_1[2] list.items[1] foo()[1] $x[1] x1[1] rowData[1] A[1]",
     "more index": "@a_list[1] p->name[1] std::names[1] foo().bar[1] a[1][2] x[[1]] a[1].names[2] data[1]",
+    "at the very beginning": "[1] says so",
+    "in outer brackets": "So [[1], [2]]",
+    "definition": "\n[1]: https://x.org",
     "shapes that are none": "[ 1] [1 ] [1,] [1, x] [x] [-1] [1.5] [] [1 2] 【】 【1 】 【x†1】 [１]",
     "unfinished": "So [1, 2",
     "unfinished lenticular": "So 【1†abc",
@@ -200,9 +203,10 @@ def test_text_that_only_looks_like_a_marker(name: str, style: CitationStyle) -> 
 
 @pytest.mark.parametrize("code", AFTER_CODE)
 def test_markers_count_again_after_code(code: str) -> None:
-    text, citations = every_way(code + "[1]", "number")
-    assert text == code + "[1]"
-    assert citations == [(len(code), len(code) + 3, 1)]
+    said = code + "so "
+    text, citations = every_way(said + "[1]", "number")
+    assert text == said + "[1]"
+    assert citations == [(len(said), len(said) + 3, 1)]
 
 
 def test_known_numbers_in_code_like_text_after_a_marker() -> None:
@@ -214,10 +218,9 @@ def test_known_numbers_in_code_like_text_after_a_marker() -> None:
     [
         ("So   [1].", "So ([one.org](https://www.one.org/a)).", "So."),
         ("So\u202f【1】.", "So ([one.org](https://www.one.org/a)).", "So."),
-        ("So\n[1].", "So\n([one.org](https://www.one.org/a)).", "So\n."),
         ("So [1] [2] .", "So ([one.org](https://www.one.org/a)) ([two.org](https://two.org/b?x=1)) .", "So ."),
         ("So [7] ", "So [7] ", "So [7] "),
-        ("[1]", "([one.org](https://www.one.org/a))", ""),
+        ("So[1]", "So ([one.org](https://www.one.org/a))", "So"),
     ],
 )
 def test_blanks_before_a_marker(text: str, openai: str, none: str) -> None:
@@ -226,9 +229,9 @@ def test_blanks_before_a_marker(text: str, openai: str, none: str) -> None:
 
 
 def test_a_flood_of_blanks_is_not_held() -> None:
-    text, citations = every_way("a" + " " * 100 + "[1][2]", "none")
-    assert text == "a" + " " * 92
-    assert citations == [(93, 93, 1), (93, 93, 2)]
+    text, citations = every_way("So it is" + " " * 100 + "[1][2]", "none")
+    assert text == "So it is" + " " * 92
+    assert citations == [(100, 100, 1), (100, 100, 2)]
 
 
 def test_a_link_after_an_exclamation_mark_is_no_image() -> None:
@@ -237,14 +240,14 @@ def test_a_link_after_an_exclamation_mark_is_no_image() -> None:
 
 
 def test_long_lenticular_is_text() -> None:
-    text = "【1†" + "x" * 64 + "】"
+    text = "So【1†" + "x" * 64 + "】"
     assert every_way(text) == (text, [])
-    assert every_way("【1†" + "x" * 50 + "】", "number") == ("[1]", [(0, 3, 1)])
+    assert every_way("So【1†" + "x" * 50 + "】", "number") == ("So[1]", [(2, 5, 1)])
 
 
 def test_long_lists() -> None:
-    assert every_way("[" + ", ".join(["12"] * 11) + "]", "number")[0] == "[12]" * 11
-    long = "[" + ", ".join(["12"] * 30) + "]"
+    assert every_way("So [" + ", ".join(["12"] * 11) + "]", "number")[0] == "So " + "[12]" * 11
+    long = "So [" + ", ".join(["12"] * 30) + "]"
     assert every_way(long) == (long, [])
 
 
@@ -258,7 +261,7 @@ def test_sources_may_be_found_between_feeds() -> None:
 
 def test_deltas_flow_at_once() -> None:
     citer = Citer(KNOWN.get)
-    for piece in ("Hello", " world", "\n\n", "- a (b)", " `code", "[1]", "` and", " http://x/", "[1]", " x]"):
+    for piece in ("Hello", " world", "\n\n", "- a (b)", " `code", "[1]", "` and", " http://x/", "[1]", " x] so"):
         assert citer.feed(piece) == [TextDelta(piece)]
     assert citer.feed("") == []
     assert citer.feed(" [1") == [TextDelta(" ")]
@@ -266,7 +269,7 @@ def test_deltas_flow_at_once() -> None:
     one = KNOWN.get(1)
     assert one is not None
     text = "[[1]](https://www.one.org/a)"
-    start = len("Hello world\n\n- a (b) `code[1]` and http://x/[1] x] ")
+    start = len("Hello world\n\n- a (b) `code[1]` and http://x/[1] x] so ")
     assert citer.feed(".") == [TextDelta(text + "."), Citation(start, start + len(text), one)]
     assert citer.feed(" tail 【") == [TextDelta(" tail ")]
     assert citer.flush() == [TextDelta("【")]
@@ -290,7 +293,13 @@ def test_disabled(style: CitationStyle) -> None:
 @pytest.mark.parametrize("style", STYLES)
 def test_footer(style: CitationStyle) -> None:
     body, citations = every_way("b [2], d [4], a [1], b [2]", style)
-    footer = "\n\nSources:\n[1] [One](https://www.one.org/a)\n[2] [Two](https://two.org/b?x=1)\n[4] The \\[guide\\]"
+    one, two, guide = "[One](https://www.one.org/a)", "[Two](https://two.org/b?x=1)", "The \\[guide\\]"
+    lines = (
+        (f"[1] {one}", f"[2] {two}", f"[4] {guide}")
+        if style == "number"
+        else (f"[1] {two}", f"[2] {guide}", f"[3] {one}")
+    )
+    footer = "\n".join(["\n\nSources:", *lines])
     assert every_way("b [2], d [4], a [1], b [2]", style, footer=True) == (body + footer, citations)
 
 
@@ -311,7 +320,7 @@ def test_footer_comes_once() -> None:
 
 def test_cited_in_order_of_first_citation() -> None:
     citer = Citer(KNOWN.get)
-    citer.feed("[3] [1] [3] [2] .")
+    citer.feed("So [3] [1] [3] [2] .")
     assert [source.n for source in citer.cited] == [3, 1, 2]
 
 
@@ -343,8 +352,9 @@ def test_any_cuts_give_the_same(text: str, style: CitationStyle, seed: int) -> N
 @given(texts, st.sampled_from(STYLES))
 def test_ranges_are_markers(text: str, style: CitationStyle) -> None:
     made, citations = run([text], style)
+    shown: dict[int, int] = {}
     for start, end, n in citations:
-        assert made[start:end] == marker(KNOWN.get(n) or pytest.fail(str(n)), style)
+        assert made[start:end] == marker(KNOWN.get(n) or pytest.fail(str(n)), style, shown)
     assert citations == sorted(citations, key=lambda citation: citation[:2])
 
 
@@ -402,20 +412,8 @@ def work(pieces: Sequence[str], style: CitationStyle) -> int:
 
 
 UNITS = [
-    "[",
-    "[[1], ",
-    "[1](https://x",
-    "`",
-    "``a` ",
-    "~~~\n",
-    "【1†",
-    "[1,",
-    "](",
-    "\\",
-    " ",
-    "a_",
-    "https://[",
-    "word ",
+    *("[", "[[1], ", "[1](https://x", "`", "``a` ", "~~~\n", "【1†", "[1,", "](", "\\", " ", "a_", "https://["),
+    *("word ", "word [1]. ", "- a [1]\n", "<", '<a b="', '{"', "f(", "\n+a"),
 ]
 
 
@@ -429,7 +427,7 @@ def test_work_is_linear(unit: str, style: CitationStyle) -> None:
 
 def test_long_answers_in_one_piece() -> None:
     """Big enough that quadratic copying would run into the test's time limit."""
-    for unit in ("[1] ", "`a` [", "a `b\n\n", "[x](y) ", "https://x/[1] ", "【1†a "):
+    for unit in ("[1] ", "word [1] ", "word", "`a` [", "a `b\n\n", "[x](y) ", "https://x/[1] ", "【1†a "):
         text = unit * 30_000
         made, _ = run([text], "number")
         assert len(made) == len(text)

@@ -6,19 +6,21 @@ import ipaddress
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
+from typing import get_args, get_origin
 
 import pytest
 import yaml
 from pydantic import BaseModel, ByteSize, SecretStr, ValidationError
 
 from proxy.config.file import EXAMPLE
+from proxy.config.keys import ClientKey, KeyPolicy
 from proxy.config.settings import Config, ConfigError, from_environment, load
 from tests.fakes.config import config, refusal
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 MODELS = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+TEAM = (ROOT / "docs" / "team.md").read_text(encoding="utf-8")
 
 
 class TestWhatShips:
@@ -43,24 +45,33 @@ class TestWhatShips:
     def test_the_example_of_every_error_loads(self, file: Path) -> None:
         assert config(file, EXAMPLE).tools.search == ["ddg"]
 
-    @pytest.mark.parametrize("example", re.findall(r"```yaml\n(.*?)```", PAGE + MODELS, re.S))
+    @pytest.mark.parametrize("example", re.findall(r"```yaml\n(.*?)```", PAGE + MODELS + TEAM, re.S))
     def test_every_example_of_the_page_loads(self, file: Path, example: str) -> None:
         assert set(yaml.safe_load(example)) <= config(file, example).model_fields_set
 
     def test_the_page_has_every_key_with_its_default_and_no_other(self) -> None:
-        rows = dict(re.findall(r"^\| `([a-z_.\[\]]+)` \| [^|]+ \| (?:`(.*?)`|\w+) \|", PAGE, re.M))
+        rows = dict(re.findall(r"^\| `([a-z_.*\[\]]+)` \| [^|]+ \| (?:`(.*?)`|\w+) \|", PAGE, re.M))
         assert rows == dict(documented_keys(Config))
+
+    def test_the_page_says_once_what_groups_and_keys_share(self) -> None:
+        shared, *_ = [f"server.keys[].{name}" for name in KeyPolicy.model_fields]
+        rows = re.findall(r"^\| `(server\.keys\[\]\.[a-z_.]+)`", PAGE, re.M)
+        own, others = rows[: rows.index(shared)], rows[rows.index(shared) :]
+        assert {name.split(".")[2] for name in others} == set(KeyPolicy.model_fields)
+        assert {name.split(".")[2] for name in own} == set(ClientKey.model_fields) - set(KeyPolicy.model_fields)
+        assert "the same keys as `server.keys[]` from `models` on" in PAGE
 
 
 def documented_keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Each key as the page writes it, with its default as YAML writes it; a required one, or one of none, has ''."""
     for name, about in model.model_fields.items():
         inner = next((t for t in (about.annotation, *get_args(about.annotation)) if _is_model(t)), None)
-        if inner is None or name in ("keys", "overrides"):
+        by_name = get_origin(about.annotation) is dict
+        if inner is None or by_name or name in ("keys", "overrides"):
             yield prefix + name, _default(about.default)
-        if inner is not None:
-            is_list = inner is not about.annotation
-            yield from documented_keys(inner, f"{prefix}{name}[]." if is_list else f"{prefix}{name}.")
+        if inner is not None and inner is not KeyPolicy:  # what groups say is the same as what keys do
+            within = "." if inner is about.annotation else ".*." if by_name else "[]."
+            yield from documented_keys(inner, prefix + name + within)
 
 
 def _is_model(kind: object) -> bool:
@@ -115,17 +126,17 @@ class TestWhichFile:
 
 class TestServer:
     def test_keys_are_strings_numbers_or_mappings_and_the_variable_adds_more(self, file: Path) -> None:
-        text = "server: {keys: [one, 2024, 0012, {key: two, name: bob}]}"
+        text = "server: {keys: [canary, 2024, 0012, {key: two, name: bob}]}"
         server = config(file, text, {"GROUNDWIRE_KEYS": " three, ,four"}).server
         assert [(client.key.get_secret_value(), client.name) for client in server.keys] == [
-            ("one", ""),
+            ("canary", ""),
             ("2024", ""),
             ("0012", ""),
             ("two", "bob"),
             ("three", ""),
             ("four", ""),
         ]
-        assert "one" not in repr(server)
+        assert "canary" not in repr(server)
 
     def test_two_keys_of_one_name(self, file: Path) -> None:
         keys = "    - {key: a, name: bob}\n    - {key: b, name: alice}\n    - {key: c, name: bob}\n"

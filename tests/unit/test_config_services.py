@@ -77,3 +77,19 @@ class TestTheStore:
         problems = refusal(file, f"store: {text}")
         assert f"line 1, store: {expected}" in problems
         assert "canary" not in problems
+
+
+class TestProviders:
+    @pytest.mark.parametrize("kind", ["searxng", "tavily", "model"])
+    def test_none_may_be_ourselves(self, file: Path, kind: str) -> None:
+        entry = f"providers: [{{name: a, type: {kind}, base_url: 'http://localhost:8080', options: {{}}}}]"
+        assert "providers[0].base_url: must be another server: port 8080" in refusal(file, entry)
+        assert config(file, entry, port=8081).providers[0].base_url == "http://localhost:8080"
+
+    @pytest.mark.parametrize("base_url", ["http://localhost:8081", "https://localhost", "http://[::1", "nothing"])
+    def test_others_may_be_anybody(self, file: Path, base_url: str) -> None:
+        assert config(file, f"providers: [{{name: a, type: searxng, base_url: '{base_url}'}}]").providers
+
+    def test_documents_may_be_cited_wherever_they_are(self, file: Path) -> None:
+        entry = "providers: [{name: a, type: local, base_url: 'http://localhost:8080/docs', options: {path: .}}]"
+        assert config(file, entry).providers

@@ -15,6 +15,7 @@ from providers.cooldown import GROWTH, LONGEST, Breaker, Cooldown, CoolingDown
 from providers.gateway import ProviderGateway
 from providers.registry import NamedProvider
 from providers.settings import CooldownSettings
+from tests.fakes.clock import leaping
 from tests.fakes.providers import Engine, Gate, until
 
 QUERY = SearchQuery("q")
@@ -212,13 +213,18 @@ def test_the_operator_hears_of_it_once(caplog: pytest.LogCaptureFixture) -> None
     ]
 
 
-# In the chain, in real time
+# In the chain, in a time that leaps
+
+
+def gateway(settings: CooldownSettings) -> ProviderGateway:
+    return ProviderGateway(settings, clock=lambda: asyncio.get_running_loop().time())
 
 
 @pytest.mark.parametrize("error", COOLING + TROUBLE, ids=lambda error: type(error).__name__)
+@leaping
 async def test_a_provider_that_cools_down_is_skipped_at_once_and_comes_back(error: errors.ProviderError) -> None:
     first, second = Engine(error), Engine()
-    chain = SearchChain([first.named("a"), second.named("b")], gateway=ProviderGateway(BRIEF))
+    chain = SearchChain([first.named("a"), second.named("b")], gateway=gateway(BRIEF))
     assert (await chain.search(QUERY)).failures == (Failure("a", str(error)),)
     skipped = await chain.search(QUERY)
     assert skipped.failures == (Failure("a", f"cooling down for another 1 s ({error})"),)
@@ -229,11 +235,10 @@ async def test_a_provider_that_cools_down_is_skipped_at_once_and_comes_back(erro
     assert len(first.asked) == 3
 
 
+@leaping
 async def test_when_all_cool_down_the_answer_comes_at_once_and_says_why() -> None:
     engines = [Engine(errors.RateLimited("slow down", retry_after=40)), Engine(errors.AuthFailed("no key"))]
-    chain = SearchChain(
-        [engine.named(name) for name, engine in zip("ab", engines, strict=True)], gateway=ProviderGateway(LONG)
-    )
+    chain = SearchChain([engine.named(name) for name, engine in zip("ab", engines, strict=True)], gateway=gateway(LONG))
     await attempt(chain)
     async with asyncio.timeout(1):
         with pytest.raises(AllFailed) as caught:
@@ -245,10 +250,11 @@ async def test_when_all_cool_down_the_answer_comes_at_once_and_says_why() -> Non
     assert [len(engine.asked) for engine in engines] == [1, 1]
 
 
+@leaping
 async def test_exactly_one_probe_goes_through_and_the_others_go_on() -> None:
     gate = Gate()
     first, second = Engine(errors.RateLimited("slow down")), Engine()
-    chain = SearchChain([first.named("a"), second.named("b")], gateway=ProviderGateway(BRIEF))
+    chain = SearchChain([first.named("a"), second.named("b")], gateway=gateway(BRIEF))
     await attempt(chain)
     await asyncio.sleep(SOON * 1.2)
     first.outcome = gate
@@ -262,9 +268,10 @@ async def test_exactly_one_probe_goes_through_and_the_others_go_on() -> None:
     assert await attempt(chain) == "a"
 
 
+@leaping
 async def test_a_failed_probe_cools_longer() -> None:
     engine = Engine(errors.Unavailable("down"))
-    chain = SearchChain([engine.named()], gateway=ProviderGateway(BRIEF.model_copy(update={"unavailable": 0.3})))
+    chain = SearchChain([engine.named()], gateway=gateway(BRIEF.model_copy(update={"unavailable": 0.3})))
     await attempt(chain)
     await asyncio.sleep(0.33)
     await attempt(chain)
@@ -276,9 +283,10 @@ async def test_a_failed_probe_cools_longer() -> None:
     assert len(engine.asked) == 3
 
 
+@leaping
 async def test_a_cancelled_probe_leaves_the_next_call_to_try() -> None:
     engine = Engine(errors.RateLimited("slow down"))
-    chain = SearchChain([engine.named()], gateway=ProviderGateway(BRIEF))
+    chain = SearchChain([engine.named()], gateway=gateway(BRIEF))
     await attempt(chain)
     await asyncio.sleep(SOON * 1.2)
     engine.outcome = Gate()
@@ -290,10 +298,11 @@ async def test_a_cancelled_probe_leaves_the_next_call_to_try() -> None:
     assert await attempt(chain) == "a"
 
 
+@leaping
 async def test_a_storm_is_over_with_its_first_failure() -> None:
     gate = Gate(errors.RateLimited("slow down"))
     first, second = Engine(gate), Engine()
-    chain = SearchChain([first.named("a", concurrency=3), second.named("b")], gateway=ProviderGateway(LONG))
+    chain = SearchChain([first.named("a", concurrency=3), second.named("b")], gateway=gateway(LONG))
     queries = [asyncio.create_task(chain.search(SearchQuery(f"q{at}"))) for at in range(100)]
     await until(lambda: len(first.asked) == 3)
     gate.open()
@@ -303,29 +312,30 @@ async def test_a_storm_is_over_with_its_first_failure() -> None:
     assert sum("cooling down for another 60 s" in one.failures[0].reason for one in found) == 97
 
 
+@leaping
 async def test_search_and_read_of_one_provider_share_what_is_shared() -> None:
     engine = Engine(errors.QuotaExceeded("used up"))
-    gateway = ProviderGateway(LONG)
+    shared = gateway(LONG)
     members = [engine.named()]
-    await attempt(SearchChain(members, gateway=gateway))
+    await attempt(SearchChain(members, gateway=shared))
     with pytest.raises(AllFailed, match="cooling down for another 3600 s"):
-        await ReadChain(members, gateway=gateway).read(URL)
+        await ReadChain(members, gateway=shared).read(URL)
     assert len(engine.asked) == 1
 
 
+@leaping
 async def test_a_private_provider_that_cools_down_sends_nobody_to_a_public_one() -> None:
     private, public = Engine(errors.RateLimited("slow down")), Engine()
-    chain = SearchChain([private.named("p", private=True), public.named("w")], gateway=ProviderGateway(LONG))
+    chain = SearchChain([private.named("p", private=True), public.named("w")], gateway=gateway(LONG))
     await attempt(chain)
     assert "public_fallback" in await attempt(chain)
     assert not public.asked
 
 
+@leaping
 async def test_a_queue_of_our_own_making_cools_nobody_down() -> None:
     engine = Engine(timeout=0.05)
-    chain = SearchChain(
-        [NamedProvider("a", "test", engine, limits=engine.named(rate=2).limits)], gateway=ProviderGateway(LONG)
-    )
+    chain = SearchChain([NamedProvider("a", "test", engine, limits=engine.named(rate=2).limits)], gateway=gateway(LONG))
     assert [await attempt(chain) for _ in range(2)] == ["a", "a"]
     assert "too many calls are waiting" in await attempt(chain)
     await asyncio.sleep(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import pytest
@@ -10,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.answering.citations import Citer
-from proxy.answering.decoration import prose, strip_decoration
-from proxy.values.dialect import CitationStyle
+from proxy.answering.decoration import links_in, prose, strip_decoration
 from proxy.values.events import Citation, TextDelta
+from proxy.values.request import CitationStyle
 from tools.ledger import KnownSource, Ledger
 
 A, B = "https://a.org/x?y=~z", "https://b.org/"
@@ -46,7 +47,8 @@ def answer(text: str, style: CitationStyle = "link", footer: bool = False) -> tu
     ("content", "clean", "known"),
     [
         (f"So [[1]]({A}).", "So [1].", {1: (A, "")}),
-        (f"So [[1]]({A})[[12]]({B}).", "So [1][12].", {1: (A, ""), 12: (B, "")}),
+        (f"So [[1]]({A})[[12]]({B}).", "So [1][2].", {1: (A, ""), 2: (B, "")}),
+        (f"So [[2]]({A})[[1]]({B})[[2]]({A}).", "So [1][2][1].", {1: (A, ""), 2: (B, "")}),
         (f"So [[1]]({A}), `[[2]]({B})`", f"So [1], `[[2]]({B})`", {1: (A, "")}),
         (f"```\n[[2]]({B})\n```\n[[1]]({A})", f"```\n[[2]]({B})\n```\n[1]", {1: (A, "")}),
         (f"[[1]]({A}) ~~x~~ [[2]]({B})", "[1] ~~x~~ [2]", {1: (A, ""), 2: (B, "")}),
@@ -61,7 +63,7 @@ def test_link_form_reads_as_number_again(content: Any, clean: Any, known: dict[i
     assert cleaned.changed
     assert cleaned.messages == [assistant(clean)]
     assert cleaned.known_sources == known
-    assert cleaned.highest_number == max(known)
+    assert cleaned.highest_number == len(known)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +92,7 @@ def test_everything_else_is_the_same_object(message: dict[str, Any]) -> None:
 
 
 def test_only_changed_messages_are_copies() -> None:
-    messages = [user("q"), assistant("a"), user("q [2]"), assistant(f"b [[3]]({A})", name="x"), user("q")]
+    messages = [user("q"), assistant("a"), user("q [2]"), assistant(f"b [[1]]({A})", name="x"), user("q")]
     cleaned = strip_decoration(messages)
     assert [new is old for new, old in zip(cleaned.messages, messages, strict=True)] == [True, True, True, False, True]
     assert cleaned.messages[3] == assistant("b [3]", name="x")
@@ -114,7 +116,7 @@ def test_empty_fields_go_too() -> None:
 def test_annotations_teach_numbers() -> None:
     text, citations = answer("🎉 a [1], c [3], `[2]`.", "number")
     notes = [annotation(c.source.url, c.source.title, c.start, c.end) for c in citations]
-    known = {1: (A, "A page"), 3: ("local:docs/c.md", "C")}
+    known = {1: (A, "A page")}  # what cannot be linked to is text: in other styles its number is not the model's
     assert strip_decoration([assistant(text, annotations=notes)]).known_sources == known
     flat = [{"type": "url_citation", **note["url_citation"]} for note in notes]
     assert strip_decoration([assistant(text, annotations=flat)]).known_sources == known
@@ -134,11 +136,56 @@ def test_strange_annotations_teach_nothing(annotations: Any) -> None:
     assert cleaned.known_sources == {}
 
 
+def numbered(text: str, **urls: str) -> dict[str, Any]:
+    """An answer in style `number`, sent back with its annotations."""
+    places = [(text.index(f"[{n[1:]}]"), len(n) + 1, url) for n, url in urls.items()]
+    return assistant(text, annotations=[annotation(url, "", start, start + size) for start, size, url in places])
+
+
 def test_a_number_that_meant_two_pages_means_neither() -> None:
-    messages = [assistant(f"[[1]]({A}) [[2]]({A})"), assistant(f"[[1]]({B}) [[1]]({A}) [[2]]({A})")]
+    messages = [numbered("a [1] b [2]", n1=A, n2=B), numbered("a [1]", n1=B)]
     cleaned = strip_decoration(messages)
-    assert cleaned.messages == [assistant("[1] [2]"), assistant("[1] [1] [2]")]
-    assert cleaned.known_sources == {2: (A, "")}
+    assert cleaned.messages == [assistant("a [1] b [2]"), assistant("a [1]")]
+    assert cleaned.known_sources == {2: (B, "")}
+
+
+C, D = "https://c.org/", "https://d.org/"
+CONVERSATION = [
+    user("My own [3]."),
+    assistant(f"One [[1]]({A}), two [[2]]({B}), mine [5]."),
+    user("And [12]?"),
+    assistant(f"Three [[1]]({C}), one [[2]]({A})."),
+    user("More"),
+    assistant(f"[2] is a document; four [[1]]({D}), two [[3]]({B})."),
+    user("Last"),
+]
+TOLD = ["One [6], two [7], mine [5].", "Three [13], one [6].", "[2] is a document; four [14], two [7]."]
+
+
+def test_the_url_decides_and_not_the_number_in_the_link() -> None:
+    cleaned = strip_decoration(CONVERSATION)
+    assert [message["content"] for message in cleaned.messages[1::2]] == TOLD
+    assert cleaned.known_sources == {6: (A, ""), 7: (B, ""), 13: (C, ""), 14: (D, "")}
+    assert cleaned.highest_number == 14
+
+
+def test_nothing_later_changes_what_a_message_reads() -> None:
+    whole = strip_decoration(CONVERSATION).messages
+    for length in range(len(CONVERSATION)):
+        assert strip_decoration(CONVERSATION[:length]).messages == whole[:length]
+    more = [*CONVERSATION, assistant("[40]"), user(f"[80] {C}"), assistant(f"[[1]]({B})")]
+    assert strip_decoration(more).messages[: len(whole)] == whole
+
+
+def test_a_number_that_a_turn_put_back_gave_counts_first_and_is_given_to_no_other_page() -> None:
+    messages = [assistant(f"a [[1]]({A}) b [[2]]({B}) c [[3]]({C})")]
+    cleaned = strip_decoration(messages, sources={1: KnownSource(D), 9: KnownSource(B, "B"), 3: KnownSource("local:x")})
+    assert cleaned.messages == [assistant("a [2] b [9] c [10]")]
+    assert cleaned.known_sources == {2: (A, ""), 9: (B, ""), 10: (C, "")}
+
+
+def test_links_in() -> None:
+    assert links_in([f"a [[1]]({A}) [[2]]({B})", f"[[1]]({A}) [3](x)"]) == {A: 1, B: 2}
 
 
 @pytest.mark.parametrize("style", ["link", "number", "openai", "none"])
@@ -180,7 +227,6 @@ def test_other_lists_of_sources_stay(text: str) -> None:
         ("see [3] and [2]", 3),
         ("[2, 7] [4,5]", 7),
         ("【8†source】 【3】", 8),
-        (f"[[6]]({A})", 6),
         ("[99] [100] [2024] [0]", 99),
         ("[5, 120]", 5),
         ("`[9]` [2]", 2),
@@ -224,9 +270,15 @@ PIECES = ["[1]", "[2]", " ", "a", "`", "```", "\n", "~~~", "[x](y)", "首都", "
 def test_round_trip(text: str, footer: bool) -> None:
     decorated, citations = answer(text, footer=footer)
     cleaned = strip_decoration([assistant(decorated)])
-    # A link right after `!` got a space, and is the only thing that does not come back.
-    assert cleaned.messages[0]["content"].replace("! ", "!") == text.replace("! ", "!")
-    assert set(cleaned.known_sources) == {c.source.n for c in citations if c.source.linkable}
+    pages = {n: source.url for n, source in cleaned.known_sources.items()}
+    told = [pages[int(n)] for n in re.findall(r"\[(\d+)\]", cleaned.messages[0]["content"]) if int(n) in pages]
+    cited = [c.source.url for c in citations if c.source.linkable]
+    assert [url for url in told if url in cited] == told
+    assert set(pages.values()) == set(cited)
+    assert not re.search(r"\]\(http|Sources:", cleaned.messages[0]["content"])
+    # Numbers apart, the text is the model's; only a link right after `!` got a space.
+    bare = [re.sub(r"\d+", "", said).replace("! ", "!") for said in (cleaned.messages[0]["content"], text)]
+    assert bare[0] == bare[1]
 
 
 def test_openai_markers_are_given_numbers_when_annotations_say_what_they_are() -> None:
@@ -266,3 +318,44 @@ def test_a_page_that_is_known_keeps_its_number_where_the_marker_carries_none() -
     }
     (clean,) = strip_decoration([message], sources={7: KnownSource("https://a.example/", "A")}).messages
     assert clean == {"role": "assistant", "content": "Yes [7]."}
+
+
+PIECES = ["[", "]", "【", "】", "†", "1", "9", "12", "99", "100", ", ", ",", "`", "```", "\n", "a", "[1]", "[7, 12]"]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join), st.integers(0, 99))
+@settings(max_examples=500)
+def test_the_highest_number_is_that_of_all_markers_in_prose(text: str, above: int) -> None:
+    marker = re.compile(r"[\[【]([1-9][0-9]{0,2}(?:, ?[1-9][0-9]{0,2})*)[\]】†]")
+    found = [
+        int(number)
+        for start, end in prose(text)
+        for match in marker.finditer(text, start, end)
+        for number in match[1].split(",")
+    ]
+    before = user(f"see [{above}]" if above else "see")
+    expected = max([above, *(n for n in found if n < 100)])
+    assert strip_decoration([before, user(text)]).highest_number == expected
+
+
+def test_code_is_told_from_prose_only_so_far() -> None:
+    """To read code costs time for each of its marks, and other clients wait meanwhile."""
+    marks, number = "`a` " * 25_000, "`[9]`"
+    assert strip_decoration([user(number), user(marks)]).highest_number == 0
+    assert strip_decoration([user(marks + "[1]"), user(number)]).highest_number == 9
+
+
+def test_what_nobody_can_cite_is_not_read() -> None:
+    """Each would cost time while nobody else is served."""
+    text = "a " * 1000 + "[1]"
+    wide = [annotation(A, "A", 1, 9_999_999)] * 3000
+    assert strip_decoration([assistant(text, annotations=wide)]).known_sources == {}
+    links = "".join(f"[[1]](https://x.example/{n}) " for n in range(12_000))
+    cleaned = strip_decoration([assistant(links)])
+    assert len(cleaned.known_sources) == 999
+    assert cleaned.messages[0]["content"].count("[[1]](") == 2000
+
+
+def test_lists_of_others_claim_their_numbers() -> None:
+    messages = [user("[1] a\n- [2] b\n> [3]: c\nsee [4] and\n[5]"), {"role": "tool", "content": "[6] ours"}]
+    assert strip_decoration(messages).claimed == {1, 2, 3}

@@ -13,7 +13,7 @@ import pytest
 from proxy.serving.delivery import send_json, while_connected
 from proxy.values.events import Begun, Event, Failed, Finished, SearchedFirst, TextDelta, UsageSeen
 from proxy.values.request import SEARCH_HEADER
-from proxy.values.sse import PING
+from proxy.values.sse import PING, PING_EVENT
 from proxy.watching.observer import Observer
 from tests.fakes.clock import in_leaping_time
 from tests.fakes.delivery import DECIDED, Answer, Wire, cancelled, crashing, delivered
@@ -49,6 +49,29 @@ def test_a_batch_that_makes_no_bytes_sends_none() -> None:
     assert [at for at, _ in wire.frames] == [2.0]
 
 
+# Large pieces
+
+
+def test_a_large_piece_leaves_in_parts_and_no_ping_stands_between_them() -> None:
+    """A client that reads slowly has not all of it waiting for it."""
+    large = "x" * 1_000_000
+    wire = delivered(1.0, HELLO, 1.0, [TextDelta(large)], END, slow=30.0).wire
+    sent = [data for _, data in wire.frames]
+    assert max(map(len, sent)) <= 65_536
+    assert (
+        b"".join(data for data in sent if data != PING) == b"begun\nHello\n%b\nusageseen\nfinished\n" % large.encode()
+    )
+    first, last = (min(parts := [n for n, data in enumerate(sent) if b"xx" in data]), max(parts))
+    assert PING not in sent[first : last + 1]
+
+
+def test_where_a_large_piece_is_cut_short_what_is_said_then_is_a_frame_of_its_own() -> None:
+    wire = delivered(1.0, HELLO, 1.0, [TextDelta("x" * 1_000_000)], END, slow=30.0, deadline=100.0).wire
+    sent = [data for _, data in wire.frames if data != PING]
+    assert sent[-1] == b"\n\nerror request_timeout\n"
+    assert set(sent[-2]) == {ord("x")}
+
+
 # Pings
 
 
@@ -58,6 +81,18 @@ def test_silence_is_filled_with_pings() -> None:
     assert pings == [15.0, 25.0, 35.0, 45.0, 62.0, 72.0]
     assert wire.times[0] == 15.0, "the first of them begins the stream"
     assert [at for at, data in wire.frames if data != PING] == [47.0, 52.0, 77.0]
+
+
+def test_an_api_may_have_pings_of_its_own() -> None:
+    """In Anthropic's they are events; ours by default are comments, which no reader of events sees."""
+    wire = delivered(17.0, HELLO, 11.0, END, ping=PING_EVENT).wire
+    assert [at for at, data in wire.frames if data == PING_EVENT] == [15.0, 27.0]
+    assert PING not in wire.bodies
+
+
+def test_the_first_silence_is_no_longer_than_the_others() -> None:
+    wire = delivered(1.0, HELLO, 25.0, END).wire
+    assert [at for at, data in wire.frames if data == PING] == [11.0, 21.0]
 
 
 def test_no_ping_while_something_is_sent() -> None:
@@ -75,7 +110,7 @@ def test_pings_go_on_while_the_answer_is_kept() -> None:
         await asyncio.sleep(22)
 
     wire = delivered(HELLO, END, keeping=slowly).wire
-    assert wire.bodies == [b"begun\nHello\n", PING, b"usageseen\nfinished\n", b""]
+    assert wire.bodies == [b"begun\nHello\n", PING, PING, b"usageseen\nfinished\n", b""]
 
 
 # Failures
@@ -136,6 +171,14 @@ def test_time_runs_out_in_a_stream_that_only_pinged() -> None:
 def test_time_runs_out_in_a_whole_answer_that_had_begun() -> None:
     answer = delivered(HELLO, 60.0, END, stream=False, deadline=5.0)
     assert (answer.wire.status, answer.wire.body) == (504, b'{"refused": "request_timeout"}')
+
+
+def test_a_whole_answer_has_an_end_even_if_the_model_finds_none() -> None:
+    """A server may stream for ever though it was asked not to."""
+    endless = [[TextDelta("word" * 25_000)]] * 1000
+    answer = delivered(HELLO, *endless, END, stream=False)
+    assert (answer.wire.status, answer.wire.body) == (502, b'{"refused": "upstream_bad_response"}')
+    assert answer.observer.outcome == "upstream_bad_response"
 
 
 # Faults of ours
@@ -242,6 +285,11 @@ def test_a_whole_answer_says_it_too(event: SearchedFirst, header: str, end: list
 def test_an_answer_that_is_broken_off_says_no_more(stream: bool) -> None:
     answer = cancelled(HELLO, 60.0, END, after=5.0, stream=stream)
     assert answer.wire.bodies == ([b"begun\nHello\n"] if stream else [])
+
+
+def test_who_leaves_behind_the_end_has_had_all_of_it() -> None:
+    answer = cancelled(HELLO, END, 60.0, after=5.0)
+    assert answer.observer.outcome == "ok"
 
 
 def test_a_server_that_goes_down_says_so_in_its_streams() -> None:

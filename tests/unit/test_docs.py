@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.answering import offer
 from proxy.answering.offer import decide
 from proxy.cli.main import _parser
 from proxy.config.vocabulary import REPAIRS
@@ -35,7 +36,7 @@ def uses() -> list[tuple[str, str]]:
 
 
 def test_the_documents_show_every_command() -> None:
-    assert set(HELP) == {"serve", "ask", "search", "open", "check"}
+    assert set(HELP) == {"serve", "ask", "search", "open", "check", "key", "usage"}
     assert {line.split()[0] for page, line in uses() if page == "README.md"} == set(HELP)
 
 
@@ -91,6 +92,17 @@ def test_documented_reasons_are_given() -> None:
     assert set(re.findall(r"`X-Groundwire-Search: ((?:offered|off); reason=\w+)`", guide)) == given
 
 
+def test_the_guide_explains_every_reason() -> None:
+    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+    table = guide.partition("| reason | search | because |")[2].partition("\n\n")[0]
+    told = {name for row in re.findall(r"^\| (`.+?) \|", table, re.M) for name in re.findall(r"`(\w+)`", row)}
+    source = (ROOT / "proxy/answering/offer.py").read_text(encoding="utf-8")
+    decided = set(re.findall(r'Decision\(False, "(\w+)"\)', source)) | {reason for reason, _ in offer._STEPS_ASIDE}
+    decided |= set(re.findall(r'"(tool_choice_\w+)"', source)) | {"auto"}
+    asked = {"web_search_options", "tool", "tool_choice", "model_suffix", "header"}
+    assert told == decided | asked
+
+
 def test_the_page_about_models_names_what_was_tried() -> None:
     page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
     table = page.partition("## What was tried")[2].partition("## Repairs")[0]
@@ -102,6 +114,17 @@ def test_the_page_about_models_names_what_was_tried() -> None:
             assert f"def {name}(" in tests, f"there is no test {name}"
         else:
             assert name in DEVIATIONS, f"there is no fixture {name}"
+
+
+def test_the_page_about_clients_names_what_was_tried() -> None:
+    page = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
+    table = page.partition("## What works")[2].partition("## How to configure them")[0]
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    named = re.findall(r"`(test_\w+)`", table)
+    assert len(named) > 40
+    assert [name for name in named if f"def {name}(" not in tests] == []
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    assert {len(row) for row in rows} == {6, 7}, "a cell of the tables is missing"
 
 
 def test_the_page_about_models_names_every_repair_and_profile() -> None:

@@ -373,3 +373,27 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=PAGES.parents[2]
     )
     assert done.stdout.strip() == "set()"
+
+
+def test_the_same_page_is_read_the_same_in_every_process() -> None:
+    """Clues come as a set, whose order depends on the process; what they weigh together must not."""
+    script = (
+        "from providers.web.blocks import Block\n"
+        "from providers.web.evidence import _WEIGHTS, _score\n"
+        "names = sorted(_WEIGHTS)\n"
+        "some = [frozenset(names[first::step]) for step in (2, 3, 4) for first in range(step)]\n"
+        "print(_score([Block('t', 20, 0.0, 'p', clues) for clues in some], [], False))\n"
+    )
+    command = [sys.executable, "-c", script]
+    told = {
+        subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            cwd=Path(__file__).parents[2],
+            check=True,
+            env={"PYTHONHASHSEED": str(seed)},
+        ).stdout
+        for seed in range(4)
+    }
+    assert len(told) == 1

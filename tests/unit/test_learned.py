@@ -35,6 +35,7 @@ NAMED = [
     ("anthropic does not support parameters: ['logit_bias'], for model=x", "logit_bias"),
     ("Argument not supported on this model: reasoningEffort", "reasoning_effort"),
     ("This model does not support the parameter reasoning_effort", "reasoning_effort"),
+    ('"llama3.2" does not support thinking', "reasoning_effort"),
 ]
 
 

@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from providers.base import ProviderCall
+from proxy.config.prices import PricesConfig
 from proxy.config.settings import LogConfig
 from proxy.watching.contents import Contents, ContentsHidden, printable, stack_of
 from proxy.watching.log import RequestLog, write_line
 from proxy.watching.observer import Observer
+from proxy.watching.prices import NO_PRICES, PriceList
 from proxy.watching.steps import (
     Cited,
     Decided,
@@ -24,6 +26,9 @@ from proxy.watching.steps import (
     ModelAnswered,
     ModelAsked,
     ModelFailed,
+    ModelLeft,
+    Queued,
+    Retried,
     Step,
     Tokens,
     ToolCalled,
@@ -36,7 +41,8 @@ def lines_of(*steps: Step, config: dict[str, Any] | None = None, **about: Any) -
     """What the log writes of one request."""
     lines: list[str] = []
     log = RequestLog(LogConfig.model_validate(config or {}), write=lines.append)
-    named = {"method": "POST", "path": "/v1/chat/completions", "request_id": "req_1", "dialect": "chat"}
+    named: dict[str, Any] = {"method": "POST", "path": "/v1/chat/completions", "request_id": "req_1", "dialect": "chat"}
+    named["prices"] = NO_PRICES
     request = Observer([log], **{**named, **{key: about[key] for key in about if key in named}})
     for step in steps:
         request.tell(step)
@@ -66,6 +72,8 @@ ANSWER: tuple[Step, ...] = (
     ModelAsked("first", "qwen3"),
     ModelFailed("first", 503, SECRETIVE),
     ModelAsked("spare", "qwen3"),
+    Retried("spare", "asked"),
+    Retried("spare", "spent"),
     ModelAnswered("spare", 0.5, Tokens(30, 12)),
     ProviderCall("web", "search", "timed_out", False, 1.25),
     ProviderCall("ddg", "search", "ok", False, 0.212),
@@ -84,7 +92,7 @@ def test_a_line_for_people() -> None:
     line = text_of(*ANSWER, caller="the office")
     assert re.fullmatch(
         r"\d\d:\d\d:\d\d POST /v1/chat/completions 200 seconds=\d+\.\d{3} (first_content=[\d.]+ )?"
-        r'key="the office" model=qwen3 upstream=spare search=offered reason=auto rounds=3 '
+        r'key="the office" model=qwen3 upstream=spare search=offered reason=auto rounds=3 retries=1 '
         r"searches=web:timed_out:1250ms,ddg:ok:212ms pages=reader:ok:cache failed_calls=1 "
         r"model_failures=first:503 citations=2 input_tokens=40 output_tokens=17 outcome=ok request=req_1",
         line,
@@ -106,6 +114,7 @@ def test_the_same_as_json() -> None:
         "search": "offered",
         "reason": "auto",
         "rounds": 3,
+        "retries": 1,
         "searches": [
             {"provider": "web", "outcome": "timed_out", "cached": False, "ms": 1250},
             {"provider": "ddg", "outcome": "ok", "cached": False, "ms": 212},
@@ -123,7 +132,13 @@ def test_the_same_as_json() -> None:
 
 def test_the_page_about_it_explains_every_field() -> None:
     page = (Path(__file__).parents[2] / "docs" / "observing.md").read_text(encoding="utf-8")
-    fields = {*json_of(*ANSWER, caller="x", config={"contents": True}), "first_content"}
+    left = ModelAsked("spare", "qwen3"), ModelLeft("spare", Tokens(1000, 500, estimated=True))
+    prices = PriceList(PricesConfig.model_validate({"models": {"qwen3": {"input": 1.5}}}))
+    priced = json_of(*left, prices=prices)
+    assert (priced["estimated_tokens"], priced["cost"]) == (1500, 0.0015)
+    waited = json_of(Queued("server", 0.125), Queued("upstream", 0.25))
+    assert waited["queued"] == 0.375
+    fields = {*json_of(*ANSWER, caller="x", config={"contents": True}), "first_content", *priced, *waited}
     explained = re.findall(r"^\| `(\w+)` \|", page.partition("## Metrics")[0], re.M)
     assert set(explained) == fields
 

@@ -221,14 +221,6 @@ def test_a_spent_budget_makes_the_next_round_the_last() -> None:
     assert asked(loop)["tool_choice"] == "none"
 
 
-def test_in_the_last_round_the_clients_tools_stay() -> None:
-    loop = make_loop(max_rounds=1, tools=[WEATHER], tool_choice="auto")
-    search_round(loop)
-    body = asked(loop)
-    assert names(body) == ["weather"]
-    assert body["tool_choice"] == "auto"
-
-
 def test_a_model_that_calls_all_the_same_is_asked_once_more_without_tools() -> None:
     loop = make_loop(max_rounds=1, parallel_tool_calls=True)
     search_round(loop)

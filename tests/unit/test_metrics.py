@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from providers.base import ProviderCall
+from proxy.config.prices import PricesConfig
 from proxy.watching.lag import LoopLag
 from proxy.watching.metrics import Metrics
 from proxy.watching.observer import Observer
+from proxy.watching.prices import PriceList
 from proxy.watching.steps import (
     Cited,
     Decided,
@@ -24,13 +26,19 @@ from proxy.watching.steps import (
     ModelAnswered,
     ModelAsked,
     ModelFailed,
+    ModelLeft,
+    Queued,
     Received,
+    Retried,
     Step,
     Tokens,
     ToolCalled,
 )
 from tests.fakes.samples import Samples
 
+PRICES = PriceList(
+    PricesConfig.model_validate({"models": {"*": {"output": 1_000_000}}, "providers": {"library": {"search": 0.25}}})
+)
 PAGE = Path(__file__).parents[2] / "docs" / "observing.md"
 
 
@@ -40,7 +48,7 @@ def provider_call(**changes: Any) -> ProviderCall:
 
 
 def watched(
-    metrics: Metrics, *steps: Step, status: int = 200, failure: object = None, dialect: str = "chat", **about: str
+    metrics: Metrics, *steps: Step, status: int = 200, failure: object = None, dialect: str = "chat", **about: Any
 ) -> None:
     """One request, from its beginning to its end."""
     request = Observer([metrics], dialect=dialect, **about)
@@ -63,15 +71,21 @@ def everything() -> Metrics:
     metrics = Metrics()
     watched(
         metrics,
+        Queued("turn", 0.1, "waiting"),
         Received(0.0),
         Decided(True, "auto"),
         ModelAsked("up", "m"),
         ModelFailed("up", 503, "x"),
+        Retried("up", "asked"),
+        Queued("turn", 0.1),
+        Queued("upstream", 0.2, "upstream"),
         provider_call(),
         ToolCalled("web_search", True, 0.2),
+        Queued("turn", 0.1, "waiting"),
         FirstContent(),
         Cited(1),
         ModelAnswered("up", 0.5, Tokens(10, 5)),
+        prices=PRICES,
     )
     metrics.cooled_down("library", 60.0)
     metrics.lagged(0.001)
@@ -87,6 +101,15 @@ def test_a_request_by_dialect_upstream_and_outcome() -> None:
     assert shown("groundwire_rounds_total", upstream="up") == 1
     assert shown("groundwire_citations_total", dialect="chat") == 2
     assert shown("groundwire_streams") == 0
+
+
+def test_retries_by_what_became_of_them() -> None:
+    shown = samples(*(Retried("up", outcome) for outcome in ("asked", "asked", "spent", "over_budget")))
+    made = {
+        outcome: shown("groundwire_retries_total", upstream="up", outcome=outcome) for outcome in ("asked", "spent")
+    }
+    assert made == {"asked": 2, "spent": 1}
+    assert shown("groundwire_retries_total", upstream="up", outcome="over_budget") == 1
 
 
 @pytest.mark.parametrize(
@@ -106,6 +129,15 @@ def test_a_request_by_dialect_upstream_and_outcome() -> None:
 def test_outcomes_are_four_words(status: int, failure: str | None, outcome: str) -> None:
     shown = samples(status=status, failure=failure)
     assert shown("groundwire_requests_total", dialect="chat", upstream="", outcome=outcome) == 1
+
+
+def test_waits_by_what_was_waited_for_and_refusals_by_their_reason() -> None:
+    shown = samples(Queued("turn", 0.03), Queued("server", 0.2, "key"), status=429, failure="too_many_requests")
+    assert shown("groundwire_queue_seconds_count", queue="turn") == 1
+    assert shown("groundwire_queue_seconds_sum", queue="server") == 0.2
+    assert shown("groundwire_shed_total", reason="key") == 1
+    assert shown("groundwire_waiting") == 0
+    assert Samples(Metrics(waiting=lambda: 7).exposition())("groundwire_waiting") == 7
 
 
 def test_tool_calls_by_the_name_that_the_operator_gave_the_provider() -> None:
@@ -255,12 +287,25 @@ def test_histograms_are_whole() -> None:
             )
 
 
+def test_costs_by_who_is_paid() -> None:
+    steps = [ModelAsked("up", "m"), provider_call(), provider_call(cached=True), ModelAnswered("up", 0.5, Tokens(0, 3))]
+    shown = samples(*steps, prices=PRICES)
+    assert shown("groundwire_cost_total", kind="model", source="up") == 3
+    assert shown("groundwire_cost_total", kind="search", source="library") == 0.25
+
+
+def test_estimates_cost_and_are_no_tokens_that_a_server_counted() -> None:
+    shown = samples(ModelAsked("up", "m"), ModelLeft("up", Tokens(9, 2, estimated=True)), prices=PRICES)
+    assert shown("groundwire_cost_total", kind="model", source="up") == 2
+    assert "groundwire_tokens_total{" not in str(shown.series)
+
+
 # What cannot grow
 
 
 def test_nothing_that_clients_or_servers_send_makes_a_series() -> None:
     def hostile(metrics: Metrics, word: str, number: int) -> None:
-        about = {"method": word, "path": f"/{word}", "request_id": word}
+        about = {"method": word, "path": f"/{word}", "request_id": word, "prices": PRICES}
         steps: list[Step] = [
             Received(number),
             Decided(True, word),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ def request(**fields: Any) -> ChatRequest:
 
 
 HOSTED = {"type": "web_search"}
+CUSTOM = {"type": "custom", "custom": {"name": "c"}}
 AUTO = [
     ({}, "offered; reason=auto"),
     ({"tools": [function("weather")]}, "offered; reason=auto"),
@@ -47,7 +49,8 @@ AUTO = [
     ({"tool_choice": "required", "tools": [function("f")]}, "off; reason=tool_choice_required"),
     ({"tool_choice": "none"}, "off; reason=tool_choice_none"),
     ({"functions": [{"name": "f"}]}, "off; reason=functions"),
-    ({"tools": [{"type": "custom", "custom": {"name": "c"}}]}, "off; reason=custom_tools"),
+    ({"tools": [CUSTOM]}, "off; reason=custom_tools"),
+    ({"tools": [CUSTOM, HOSTED]}, "off; reason=custom_tools"),
     ({"tools": [function("f")], "tool_choice": forced("f")}, "off; reason=tool_choice_client_tool"),
     ({"tools": [function("f")], "tool_choice": allowed(forced("f"))}, "off; reason=tool_choice_allowed_tools"),
     *(
@@ -94,6 +97,8 @@ def test_auto(fields: dict[str, Any], header: str) -> None:
         ("on_request", "on", {}, "offered; reason=header"),
         ("on_request", "", {"web_search_options": {}}, "offered; reason=web_search_options"),
         ("auto", "on", {"tool_choice": "none"}, "off; reason=tool_choice_none"),
+        ("auto", "on", {"tools": [CUSTOM]}, "off; reason=custom_tools"),
+        ("on_request", "", {"tools": [CUSTOM], "web_search_options": {}}, "off; reason=custom_tools"),
         ("auto", "on", {"response_format": {"type": "json_object"}}, "offered; reason=header"),
     ],
 )
@@ -105,10 +110,23 @@ def test_without_a_provider_nothing_is_offered() -> None:
     assert decide(request(web_search_options={}), "auto", "", False).header == "off; reason=no_provider"
 
 
-CUSTOM = {"type": "custom", "custom": {"name": "c"}}
+def test_what_the_model_does_not_see_is_named() -> None:
+    def header(*left_out: str) -> str:
+        return replace(decide(request(), "auto", "", True), left_out=left_out).header
+
+    assert header("file_search", "mcp") == "offered; reason=auto; left_out=file_search,mcp"
+    strange = ("a\r\nSet-Cookie: b", "x" * 99, "é", "a,b", "new_tool")
+    assert header(*strange) == "offered; reason=auto; left_out=other,new_tool"
+    assert header(*(f"t{n}" for n in range(99))).endswith("left_out=" + ",".join(f"t{n}" for n in range(12)))
 
 
-@pytest.mark.parametrize(("field", "value"), [("n", 2), ("functions", [{"name": "f"}]), ("tools", [CUSTOM])])
+def test_who_says_that_it_has_no_tools_gets_none() -> None:
+    bare = replace(request(), wants_no_tools=True)
+    assert decide(bare, "auto", "", True).header == "off; reason=background"
+    assert decide(bare, "auto", "on", True).header == "offered; reason=header"
+
+
+@pytest.mark.parametrize(("field", "value"), [("n", 2), ("functions", [{"name": "f"}])])
 def test_what_cannot_be_searched_is_refused_when_asked(field: str, value: object) -> None:
     with pytest.raises(RequestError) as caught:
         decide(request(**{"web_search_options": {}, field: value}), "auto", "", True)
@@ -201,7 +219,9 @@ def test_what_the_client_says_about_search(
         (b'{"model":"m","messages":[{}],"stream":"yes"}', "stream"),
         (b'{"model":"m","messages":[{}],"tools":{}}', "tools"),
         (b'{"model":"m","messages":[' + b"[" * 100_000, None),
+        (b'{"model":"m","messages":[' + b"{}," * 20_000 + b"{}]}", "messages"),
         (b'{"model":"m","messages":[{"content":"\\ud800"}]}', None),
+        (b'{"model":"m","messages":[{}],"tools":[' + b"{}," * 2000 + b"{}]}", "tools"),
     ],
 )
 def test_bad_bodies_are_refused(raw: bytes, param: str | None) -> None:
@@ -210,6 +230,31 @@ def test_bad_bodies_are_refused(raw: bytes, param: str | None) -> None:
     assert caught.value.failed.status == 400
     assert caught.value.failed.error["param"] == param
     assert caught.value.failed.error["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tool_choice": allowed(*[forced("web_search")] * 2001)}, "tool_choice.allowed_tools.tools"),
+        ({"web_search_options": {"filters": {"allowed_domains": ["a.org"] * 1001}}}, "allowed_domains"),
+        ({"tools": [{**HOSTED, "blocked_domains": ["a.org"] * 1001}]}, "blocked_domains"),
+    ],
+)
+def test_there_is_an_end_to_what_is_listed(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        request(**fields)
+    error = caught.value.failed.error
+    assert (caught.value.failed.status, error["param"], error["code"]) == (400, param, "array_above_max_length")
+
+
+def test_what_many_hosted_tools_say_is_read_once_each() -> None:
+    """The first that says something counts, the options of the request before all."""
+    wide = {**HOSTED, **{f"x{n}": 1 for n in range(20_000)}, "search_context_size": "low"}
+    later = {**HOSTED, "search_context_size": "high", "user_location": {"country": "ch"}}
+    search = request(tools=[wide, *[later] * 1999]).search
+    assert (search.context_size, search.country) == ("low", "CH")
+    search = request(tools=[wide, later], web_search_options={"search_context_size": "medium"}).search
+    assert (search.context_size, search.country) == ("medium", "CH")
 
 
 def test_where_search_alone_is_allowed_and_required_it_is_forced() -> None:

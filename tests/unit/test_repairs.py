@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from proxy.config.vocabulary import REPAIRS
 from proxy.upstreams import repairs
-from proxy.upstreams.repairs import AnswerRepair, ArgumentReader, Calls, replayable
+from proxy.upstreams.calls import ArgumentReader, Calls
+from proxy.upstreams.repairs import AnswerRepair, replayable
 from proxy.values.events import Begun, Event, Failed, Finished, ReasoningDelta, TextDelta, ToolCallDelta
 
 TOOLS = {"web_search": {"properties": {"query": {"type": "string"}}}}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.responses.encoder import Encoder, fold
+from proxy.dialects.responses.encoder import Encoder
 from proxy.dialects.responses.request import decode
 from proxy.values.events import (
     Begun,
@@ -27,6 +27,7 @@ from tests.unit.responses_scripts import (
     END,
     ERROR,
     FOUND,
+    HOSTED,
     PREAMBLE,
     REQUEST,
     SCRIPTS,
@@ -35,6 +36,8 @@ from tests.unit.responses_scripts import (
     SEARCH,
     SKY,
     SKY_LINK,
+    fold,
+    messages,
     plain,
     request,
     short,
@@ -192,7 +195,7 @@ def test_a_search_that_failed_ends_without_completing() -> None:
 
 def test_what_was_found_is_shown_only_if_asked() -> None:
     def search(*include: str) -> dict[str, Any]:
-        response = fold(SCRIPTS["cut"], request(include=list(include)), "resp_1")
+        response = fold(SCRIPTS["cut"], include=list(include))
         item: dict[str, Any] = response["output"][0]
         return item
 
@@ -232,13 +235,13 @@ def test_a_query_may_be_anything() -> None:
         ToolFinished("a", "web_search", False),
         *END,
     ]
-    item = fold(strange, request(), "resp_1")["output"][0]
+    item = fold(strange)["output"][0]
     assert item["action"] == {"type": "search", "query": "", "queries": [""]}
 
 
 def test_a_tool_that_nobody_offered_is_not_shown() -> None:
     unknown: list[Event] = [ToolStarted("x", "made_up", {}), ToolFinished("x", "made_up", False)]
-    response = fold([Begun("m"), PREAMBLE, *unknown, TextDelta("\n\nSo."), *END], request(), "resp_1")
+    response = fold([Begun("m"), PREAMBLE, *unknown, TextDelta("\n\nSo."), *END])
     assert plain(response["output"]) == [message("Let me look.\n\nSo.")]
 
 
@@ -325,27 +328,49 @@ def test_blank_text_alone_makes_no_item() -> None:
         Citation(4, 8, SKY),
         *END,
     ]
-    response = fold(events, request(), "resp_1")
+    response = fold(events)
     assert [item["type"] for item in response["output"]] == ["web_search_call", "message"]
     assert text_of(response) == "\n\n    code"  # the first message of all keeps its blanks
     events[2:2] = [*told("Well."), SEARCH, FOUND]
-    assert text_of(fold(events, request(), "resp_1")) == "Well.\n\n    code"
+    assert text_of(fold(events)) == "Well.\n\n    code"
 
 
 def test_a_citation_without_a_marker_stands_where_it_was() -> None:
     events: list[Event] = [Begun("m"), Citation(0, 0, SKY), *told("Blue"), Citation(4, 4, SEA), *END]
-    (item,) = fold(events, request(), "resp_1")["output"]
+    (item,) = fold(events)["output"]
     marks = [(mark["start_index"], mark["end_index"], mark["url"]) for mark in item["content"][0]["annotations"]]
     assert marks == [(0, 0, SKY.url), (4, 4, SEA.url)]
 
 
 def test_our_names_stay_ours() -> None:
     assert b"open_page(" not in wire(SCRIPTS["rounds"])
-    assert stream(SCRIPTS["rounds"])[-1]["response"]["tools"] == []
+    assert stream(SCRIPTS["rounds"])[-1]["response"]["tools"] == request().echo["tools"]
     assert b"server_tool_use" not in wire(SCRIPTS["rounds"])
 
 
 def test_ids_are_long_and_named_for_what_they_are() -> None:
-    output = fold(SCRIPTS["function"], request(), "resp_1")["output"]
+    output = fold(SCRIPTS["function"])["output"]
     assert [re.sub(r"_[0-9a-f]{32}$", "", item["id"]) for item in output] == ["msg", "ws", "rs", "fc", "fc"]
     assert len({item["id"] for item in output}) == len(output)
+
+
+@pytest.mark.parametrize(
+    ("fields", "shown"),
+    [
+        ({"tools": None}, False),
+        ({"tools": [{"type": "function", "name": "weather"}]}, False),
+        ({"tools": None, "include": ["reasoning.encrypted_content"]}, False),
+        ({"tools": None, "include": ["web_search_call.results"]}, True),
+        ({"tools": [{"type": "web_search_preview"}]}, True),
+        ({"tools": [HOSTED], "tool_choice": HOSTED}, True),
+    ],
+)
+def test_searches_are_shown_to_who_knows_them(fields: dict[str, Any], shown: bool) -> None:
+    sent = stream(SCRIPTS["rounds"], **fields)
+    assert ("web_search_call" in {item["type"] for item in sent[-1]["response"]["output"]}) == shown
+    assert any("web_search_call" in event["type"] for event in sent) == shown
+    assert sent[-1]["response"]["tool_usage"]["web_search"] == {"num_requests": 1}
+    assert [text_of({"output": [item]}) for item in messages(sent[-1]["response"])] == [
+        "Let me look.",
+        f"Blue 😀 {SKY_LINK} as the sea {SEA_LINK}.",
+    ]

@@ -46,7 +46,7 @@ def test_the_smallest_request() -> None:
     assert request.items == [user({"type": "input_text", "text": "hi"})]
     assert request.body == {"model": "m"}
     assert (request.model, request.stream, request.store) == ("m", False, True)
-    assert (request.instructions, request.previous_response_id, request.max_tool_calls) == (None, "", None)
+    assert (request.instructions, request.previous_response_id, request.search.max_calls) == (None, "", None)
     assert not request.search.asked
     assert request.search.live
 
@@ -105,7 +105,7 @@ def test_what_is_ours_to_keep_does_not_go_up() -> None:
     )
     assert request.body == {"model": "m"}
     assert request.include == {"web_search_call.results", "x"}
-    assert (request.store, request.previous_response_id, request.max_tool_calls) == (False, "resp_1", 3)
+    assert (request.store, request.previous_response_id, request.search.max_calls) == (False, "resp_1", 3)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,9 @@ IMAGE = {"type": "input_image", "image_url": "https://x/y.png"}
         ({"input": []}, "input"),
         ({"input": {}}, "input"),
         ({"input": ["x"]}, "input[0]"),
-        ({"input": [{"type": "computer_call"}]}, "input[0].type"),
+        ({"input": [{"type": "massage"}]}, "input[0].type"),
+        ({"input": [{"type": "custom_tool_call", "call_id": "c", "name": "f"}]}, "input[0].input"),
+        ({"input": [{"type": "custom_tool_call_output", "call_id": "c"}]}, "input[0].output"),
         ({"input": [{"type": ["x"]}]}, "input[0].type"),
         ({"input": [{"role": "user", "content": "x"}, {}]}, "input[1].id"),
         ({"input": [{"role": "robot", "content": "x"}]}, "input[0].role"),
@@ -243,14 +245,16 @@ IMAGE = {"type": "input_image", "image_url": "https://x/y.png"}
         ({"truncation": "some"}, "truncation"),
         ({"include": "x"}, "include"),
         ({"include": ["x", 3]}, "include[1]"),
-        ({"background": True}, "background"),
+        ({"background": "yes"}, "background"),
+        ({"background": True, "store": False}, "background"),
         ({"conversation": "conv_1"}, "conversation"),
         ({"prompt": {"id": "p"}}, "prompt"),
         ({"tools": {}}, "tools"),
-        ({"tools": [WEATHER, {"type": "file_search"}]}, "tools[1].type"),
-        ({"tools": [{"type": "code_interpreter"}]}, "tools[0].type"),
-        ({"tools": [{"type": "mcp"}]}, "tools[0].type"),
-        ({"tools": [{"type": "custom", "name": "x"}]}, "tools[0].type"),
+        ({"tools": [{"type": "custom"}]}, "tools[0].name"),
+        ({"tools": [WEATHER, {"type": "namespace", "tools": []}]}, "tools[1].name"),
+        ({"tools": [{"type": "namespace", "name": "n", "tools": {}}]}, "tools[0].tools"),
+        ({"tools": [{"type": "namespace", "name": "n", "tools": [WEATHER, 3]}]}, "tools[0].tools[1].type"),
+        ({"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "function"}]}]}, "tools[0].tools[0].name"),
         ({"tools": [{"name": "x"}]}, "tools[0].type"),
         ({"tools": ["x"]}, "tools[0].type"),
         ({"tools": [CHAT_WEATHER]}, "tools[0].name"),
@@ -411,3 +415,17 @@ def data(kind: str, content: bytes) -> str:
 )
 def test_content_as_chat_completions_has_it(parts: list[dict[str, Any]], content: Any) -> None:
     assert chat({"role": "user", "content": parts}) == [{"role": "user", "content": content}]
+
+
+@pytest.mark.parametrize("param", ["input", "instructions"])
+def test_a_conversation_of_too_many_items(param: str) -> None:
+    items = [{"role": "user", "content": "hi"}] * 20_001
+    error = refused(**{"input": "hi", param: items})
+    assert (error["param"], error["code"]) == (param, "array_above_max_length")
+    assert len(chat(*items[:-1])) == 20_000
+
+
+def test_nor_with_what_was_said_before() -> None:
+    before = [{"role": "user", "content": "hi"}] * 20_000
+    with pytest.raises(RequestError, match="20001 entries"):
+        conversation(read(input="hi"), before, {})

@@ -123,22 +123,20 @@ def test_a_plan_comes_back_with_the_last_window(headers: dict[str, str], wait: f
 def test_an_error_of_the_services_own_carries_the_wait_of_the_headers(own: ProviderError, wait: float | None) -> None:
     api = ServiceApi("Test", "http://localhost", timeout=1, translate=lambda status, body: own)
     with pytest.raises(type(own)) as caught:
-        api.decode(httpx.Response(432, headers={"Retry-After": "7"}), b"{}")
+        api.decode(httpx.Response(432, headers={"Retry-After": "7"}, content=b"{}"))
     assert (caught.value, caught.value.retry_after) == (own, wait)
 
 
 def test_a_used_up_plan_carries_the_wait() -> None:
     with pytest.raises(QuotaExceeded) as caught:
-        ServiceApi("Test", "http://localhost", timeout=1).decode(
-            httpx.Response(402, headers={"Retry-After": "77"}), b""
-        )
+        ServiceApi("Test", "http://localhost", timeout=1).decode(httpx.Response(402, headers={"Retry-After": "77"}))
     assert caught.value.retry_after == 77
 
 
 def test_half_an_emoji_does_not_cost_the_answer() -> None:
     api = ServiceApi("Test", "http://localhost", timeout=1)
     body = rb'{"rows": [{"title": "Party \ud83d", "url": "https://a.org/"}, {"title": "b", "url": "https://b.org/"}]}'
-    found = api.found(api.decode(httpx.Response(200), body)["rows"], snippet=())
+    found = api.found(api.decode(httpx.Response(200, content=body))["rows"], snippet=())
     assert [hit.url for hit in found.results] == ["https://a.org/", "https://b.org/"]
 
 

@@ -20,6 +20,8 @@ CASES = [
     ("<thin", "", "<thin"),
     ("<thinker>x", "", "<thinker>x"),
     ("  two blanks", "", "  two blanks"),
+    (" " * 1000 + "<think>x</think>y", "x", "y"),
+    (" " * 1001 + "<think>x</think>y", "", " " * 1001 + "<think>x</think>y"),
     ("", "", ""),
 ]
 

@@ -250,6 +250,27 @@ async def test_all_providers_failing_is_a_readable_result() -> None:
     assert result.sources == ()
 
 
+class Empty:
+    async def search(self, query: SearchQuery) -> list[SearchResult]:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("members", "query", "fault"),
+    [
+        ((), {"query": "tea"}, ""),
+        ((), {"query": " "}, "arguments"),
+        ((), {"query": "tea", "provider": "nobody"}, "arguments"),
+        ((), {"query": "broken tea"}, "providers"),
+        ((Broken(),), {"query": "broken tea"}, "providers"),
+        ((Empty(),), {"query": "broken tea"}, ""),
+    ],
+)
+async def test_a_failed_search_says_whose_fault_it_is(members: Any, query: Any, fault: str) -> None:
+    """Nothing is nobody's fault, as long as one of them has looked."""
+    assert (await Bench(None, *members).session().search_once(query)).fault == fault
+
+
 class Hostile:
     async def search(self, query: SearchQuery) -> list[SearchResult]:
         return [

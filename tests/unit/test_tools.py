@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from providers.base import ProviderCall, SearchQuery
 from providers.chain import ReadChain, SearchChain
@@ -19,10 +19,12 @@ from proxy.values.events import ToolStarted
 from tests.fakes.toolbox import Bench, Engine, Shelf, one, open_page, search
 from tools.base import Tool, ToolCall, ToolOutput, ToolSpec
 from tools.ledger import Ledger
+from tools.open_page import OpenArguments
 from tools.options import SessionOptions, ToolPolicy
 from tools.render import sentence
 from tools.session import ToolSession
 from tools.toolbox import TOOLS, Toolbox, tool_named
+from tools.web_search import SearchArguments
 
 # A third tool
 
@@ -197,3 +199,10 @@ async def test_who_watches_is_told_of_each_call_of_a_provider() -> None:
 
 def test_a_failure_is_one_clean_sentence() -> None:
     assert sentence(ValueError("two\nlines [1].")) == "two lines (1)."
+
+
+@pytest.mark.parametrize(("shape", "field"), [(SearchArguments, "allowed_domains"), (OpenArguments, "urls")])
+def test_of_a_long_list_in_which_all_is_wrong_the_first_is_named(shape: type[BaseModel], field: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        shape.model_validate({"query": "x", field: [1] * 1000})
+    assert caught.value.error_count() == 1

@@ -20,6 +20,8 @@ class TestUpstreams:
         assert (upstream.type, upstream.tool_calls, upstream.models) == ("openai", "auto", ["*"])
         assert upstream.base_url == "http://models.example/v1"
         assert (upstream.connect_timeout, upstream.first_byte_timeout, upstream.idle_timeout) == (5, 120, 60)
+        assert (upstream.retries, upstream.retry_wait, upstream.max_retry_after) == (2, 0.25, 5)
+        assert upstream.max_answer == 64 * 1024 * 1024
 
     @pytest.mark.parametrize(
         ("text", "expected"),
@@ -49,6 +51,10 @@ class TestUpstreams:
                 "upstreams[0].drop[0]: must not be one that the answer depends on",
             ),
             ("{name: a, type: demo, context: 5}", "upstreams[0].context: "),
+            ("{name: a, type: demo, retries: 3}", "upstreams[0].retries: "),
+            ("{name: a, type: demo, retries: true}", "upstreams[0].retries: must be a number"),
+            ("{name: a, type: demo, retry_wait: 0}", "upstreams[0].retry_wait: "),
+            ("{name: a, type: demo, max_answer: 5}", "upstreams[0].max_answer: "),
             ("{name: a, type: demo, overrides: [{assist: true}]}", "upstreams[0].overrides[0].match: is missing"),
             ("{name: a, type: demo, fallback: [a]}", "upstreams[0].fallback[0]: must begin with the name of another"),
             ("{name: a, type: demo, fallback: [b/x]}", "upstreams[0].fallback[0]: must begin with the name of another"),

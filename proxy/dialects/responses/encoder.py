@@ -1,7 +1,10 @@
-"""Responses: events → the events of a response stream (`Encoder`) or one response object (`fold`); errors dressed.
+"""An answer as the Responses API tells it. Handed events of the house; hands on frames of a response stream, and the
+response object as it stands after them, which at the end is a whole answer. Pure: however the events are cut, the bytes
+are the same.
 
-One machine makes both. Text before a call is a message of its own, our searches are `web_search_call` items, every item
-keeps its id and its place from its first event to the final object, and nothing of ours is listed among the tools.
+Text before a call is a message of its own, our searches are `web_search_call` items for clients
+that know such a tool, every item keeps its id and its place from its first event to the final object, and nothing of
+ours is listed among the tools.
 """
 
 from __future__ import annotations
@@ -29,8 +32,9 @@ from ...values.events import (
     ToolStarted,
     UsageSeen,
 )
+from .frames import end_frame, frame
 from .history import KnownItem
-from .output import Called, Item, Kind, Said, Searched, actions, as_usage, tool_usage
+from .output import CALLS, Called, Item, Kind, Said, Searched, actions, as_usage, tool_usage
 from .request import ResponsesRequest
 from .rounds import AnswerRounds
 
@@ -42,6 +46,8 @@ class Encoder:
 
     def __init__(self, request: ResponsesRequest, response_id: str) -> None:
         self._include = request.include
+        self._tools = request.tools
+        self._shows_searches = request.shows_searches
         self._head: dict[str, Any] = {
             "id": response_id,
             "object": "response",
@@ -65,7 +71,7 @@ class Encoder:
         self._calls: dict[str, str] = {}  # id of a `web_search_call` → id of our call behind it
         # How far the output was when the round began: the number of items, the open one and how much it said.
         self._round_began: tuple[int, Said | None, int] = 0, None, 0
-        self.rounds = AnswerRounds(response_id)
+        self.rounds = AnswerRounds(response_id, request.tools)
         self.sources: dict[int, KnownSource] = {}  # all that was found or cited
 
     @property
@@ -73,6 +79,10 @@ class Encoder:
         usage = self._usage or {}
         counted = {"usage": None if self._usage is None else as_usage(usage), "tool_usage": tool_usage(usage)}
         return {**self._head, "output": [item.item() for item in self._items], **counted}
+
+    @property
+    def status(self) -> str:
+        return str(self._head["status"])
 
     @property
     def known_items(self) -> list[KnownItem]:
@@ -113,19 +123,32 @@ class Encoder:
             self._usage = event.usage
         elif isinstance(event, Finished):
             self._close_answer(event.reason)
-            self._complete()
+            self._send_end()
         elif isinstance(event, Failed):
             self._fail(event.error)
 
+    def queue(self) -> bytes:
+        """What is made in the background says so before anybody was asked."""
+        self._head["status"] = "queued"
+        self._send("response.created", response=self.response)
+        self._send("response.queued", response=self.response)
+        return self._taken()
+
     def _begin_answer(self, event: Begun) -> None:
+        self._head["status"] = "in_progress"
         self._head["model"] = event.model or self._head["model"]
         self._head["service_tier"] = event.fields.get("service_tier") or self._head["service_tier"]
-        self._send("response.created", response=self.response)
+        if not self._sent:
+            self._send("response.created", response=self.response)
         self._send("response.in_progress", response=self.response)
 
     def _send(self, kind: str, **fields: Any) -> None:
-        payload = orjson.dumps({"type": kind, "sequence_number": self._sent, **fields})
-        self._out.append(b"event: %b\ndata: %b\n\n" % (kind.encode(), payload))
+        self._out.append(frame(kind, self._sent, **fields))
+        self._sent += 1
+
+    def _send_end(self) -> None:
+        self._over, self._open = True, None
+        self._out.append(end_frame(self.response, self._sent))
         self._sent += 1
 
     def _add(self, item: Item) -> None:
@@ -204,18 +227,22 @@ class Encoder:
     def _call(self, event: ToolCallDelta) -> None:
         if event.id:
             self._break_off()
-            self._called[event.index] = Called(len(self._items), event.id, event.name)
+            tool = self._tools.tool_called(event.name)
+            self._called[event.index] = CALLS[tool.kind](len(self._items), event.id, tool)
             self._add(self._called[event.index])
         called = self._called[event.index]
         if event.arguments:
-            called.arguments.append(event.arguments)
-            place = {"item_id": called.id, "output_index": called.index}
-            self._send("response.function_call_arguments.delta", **place, delta=event.arguments)
+            self._write_call(called, called.write(event.arguments))
+
+    def _write_call(self, called: Called, text: str) -> None:
+        if text:
+            self._send(f"{called.event}.delta", **called.place, delta=text)
 
     def _close_call(self, called: Called, status: str) -> None:
+        self._write_call(called, called.end())
         called.status = status
-        whole = {"arguments": "".join(called.arguments), "name": called.name}
-        self._send("response.function_call_arguments.done", item_id=called.id, output_index=called.index, **whole)
+        if called.event:
+            self._send(f"{called.event}.done", **called.place, **called.whole)
         self._done(called)
 
     def _start(self, event: ToolStarted) -> None:
@@ -223,6 +250,8 @@ class Encoder:
         if not shown:
             return
         self._break_off()
+        if not self._shows_searches:
+            return
         self._running[event.id] = []
         for action in shown:
             searched = Searched(len(self._items), action)
@@ -264,7 +293,7 @@ class Encoder:
     def complete(self, *, stored: bool) -> bytes:
         """The event that was left out. What could not be stored says so."""
         self._head["store"] = stored
-        self._complete()
+        self._send_end()
         return self._taken()
 
     def _close_answer(self, reason: str) -> None:
@@ -281,32 +310,29 @@ class Encoder:
         else:
             self._head |= {"status": "completed", "completed_at": int(time.time())}
 
-    def _complete(self) -> None:
-        self._over = True
-        self._send(f"response.{self._head['status']}", response=self.response)
-
     def _fail(self, error: Mapping[str, Any]) -> None:
         """The error as clients raise it, then the response as far as it came. What was open stays undone."""
         if not self._sent:  # it is all that there is, in a stream that pings have begun
             self._begin_answer(Begun())
-        for item in self._items:
-            if item.status in ("in_progress", "searching"):
-                item.status = "failed" if isinstance(item, Searched) else "incomplete"
+        self._leave_undone()
         kind, message = str(error.get("type") or "server_error"), str(error.get("message") or "")
         code = str(error.get("code") or kind)
         self._head |= {"status": "failed", "error": {"code": code, "message": message, "type": kind}}
         param = error.get("param")
         told = {"type": kind, "code": code, "message": message, "param": None if param is None else str(param)}
-        self._over, self._open = True, None
         self._send("error", error=told)
-        self._send("response.failed", response=self.response)
+        self._send_end()
 
+    def cancel(self) -> bytes:
+        self._leave_undone()
+        self._head["status"] = "cancelled"
+        self._send_end()
+        return self._taken()
 
-def fold(events: Iterable[Event], request: ResponsesRequest, response_id: str) -> dict[str, Any]:
-    """The same events as one object."""
-    encoder = Encoder(request, response_id)
-    encoder.feed(events)
-    return encoder.response
+    def _leave_undone(self) -> None:
+        for item in self._items:
+            if item.status in ("in_progress", "searching"):
+                item.status = "failed" if isinstance(item, Searched) else "incomplete"
 
 
 def _is_message(item: Item) -> bool:

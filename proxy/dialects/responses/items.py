@@ -12,7 +12,13 @@ from typing import Any
 from ...values.errors import RequestError, refuse
 
 ROLES = ("user", "assistant", "system", "developer")
-OUTPUT_TYPES = ("message", "web_search_call", "reasoning", "function_call")
+_CALL_TYPES = ("function_call", "custom_tool_call")  # of the client's tools
+_RESULT_TYPES = ("function_call_output", "custom_tool_call_output")
+OUTPUT_TYPES = ("message", "web_search_call", "reasoning", *_CALL_TYPES, "tool_search_call")
+# What only its vendor can read: calls of tools that run there with their results, and conversations summed up there.
+_VENDOR_ITEMS = re.compile(
+    r"\w+_call(?:_output)?|mcp_\w+|tool_search_output|program(?:_output)?|(?:context_)?compaction"
+)
 _TEXT_PARTS = {
     "input_text": "text",
     "output_text": "text",
@@ -24,6 +30,25 @@ _MEDIA_PARTS = ("input_image", "input_file", "input_audio")
 _TEXT_FILE = re.compile(r"data:(?:text/[^;,]+|application/(?:json|xml|yaml|x-yaml))(?:;[^,]*)?;base64,(.*)", re.DOTALL)
 
 
+def is_call(item: Mapping[str, Any]) -> bool:
+    """Did the model call a tool of the client's? A search for tools that its vendor ran is none."""
+    return item["type"] in _CALL_TYPES or (item["type"] == "tool_search_call" and isinstance(item.get("call_id"), str))
+
+
+def is_result(item: Mapping[str, Any]) -> bool:
+    return item["type"] in _RESULT_TYPES or is_tool_search_result(item)
+
+
+def is_tool_search_result(item: Mapping[str, Any]) -> bool:
+    """Are these tools that the client has searched for?"""
+    found = item["type"] == "tool_search_output" and isinstance(item.get("call_id"), str)
+    return found and isinstance(item.get("tools"), list)
+
+
+def declares_tools(item: Mapping[str, Any]) -> bool:
+    return item["type"] == "additional_tools" or is_tool_search_result(item)
+
+
 # What comes in
 
 
@@ -33,6 +58,8 @@ def normalise(item: Any, param: str) -> dict[str, Any]:
         raise refuse(400, f"`{param}` must be an object.", param=param, code="invalid_type")
     kind = item.get("type") or ("message" if "role" in item else "item_reference")
     check = _CHECKS.get(kind) if isinstance(kind, str) else None
+    if check is None and isinstance(kind, str) and _VENDOR_ITEMS.fullmatch(kind):
+        check = _anything
     if check is None:
         raise invalid(f"{param}.type", f"Items of type '{kind}' are not supported.")
     return {**check(item, param), "type": kind}
@@ -85,6 +112,12 @@ def _function_call(item: dict[str, Any], param: str) -> dict[str, Any]:
     return item
 
 
+def _custom_tool_call(item: dict[str, Any], param: str) -> dict[str, Any]:
+    for name in ("call_id", "name", "input"):
+        _need_text(item, name, param)
+    return item
+
+
 def _function_call_output(item: dict[str, Any], param: str) -> dict[str, Any]:
     _need_text(item, "call_id", param)
     output = item.get("output")
@@ -92,6 +125,12 @@ def _function_call_output(item: dict[str, Any], param: str) -> dict[str, Any]:
         _check_parts(output, f"{param}.output", _MEDIA_PARTS)
     else:
         _need_text(item, "output", param)
+    return item
+
+
+def _additional_tools(item: dict[str, Any], param: str) -> dict[str, Any]:
+    if not isinstance(item.get("tools"), list):
+        raise missing(f"{param}.tools")
     return item
 
 
@@ -113,7 +152,10 @@ _CHECKS: dict[str, Callable[[dict[str, Any], str], dict[str, Any]]] = {
     "message": _message,
     "function_call": _function_call,
     "function_call_output": _function_call_output,
+    "custom_tool_call": _custom_tool_call,
+    "custom_tool_call_output": _function_call_output,
     "item_reference": _reference,
+    "additional_tools": _additional_tools,
     "web_search_call": _anything,
     "reasoning": _anything,
 }

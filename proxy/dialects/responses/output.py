@@ -1,4 +1,4 @@
-"""What a response is made of: stretches of text, calls of the client's functions, and our own searches and pages, each
+"""What a response is made of: stretches of text, calls of the client's tools, and our own searches and pages, each
 with a place in the output. Handed pieces by the encoder; hands on items as they stand, and the usage as Responses
 counts it.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import orjson
 
@@ -16,6 +16,9 @@ from tools.ledger import Source
 from tools.toolbox import tool_named
 
 from ...values.events import Citation, ToolStarted
+from ...values.messages import arguments_of
+from .custom_input import CustomInput, sound_arguments
+from .declared_tools import DeclaredTool
 
 Kind = Literal["output_text", "refusal", "reasoning"]
 
@@ -100,20 +103,90 @@ class Called:
 
     index: int
     call_id: str
-    name: str
+    tool: DeclaredTool
     id: str = field(default_factory=lambda: new_id("fc"))
-    arguments: list[str] = field(default_factory=list)
     status: str = "in_progress"
+    arguments: list[str] = field(default_factory=list)
+
+    event: ClassVar[str] = "response.function_call_arguments"
+
+    @property
+    def place(self) -> dict[str, Any]:
+        return {"item_id": self.id, "output_index": self.index}
+
+    @property
+    def whole(self) -> dict[str, Any]:
+        """What the event says that ends it."""
+        return {"arguments": "".join(self.arguments), "name": self.tool.name}
+
+    def write(self, arguments: str) -> str:
+        """More of the arguments; hands on what the client is told of them."""
+        self.arguments.append(arguments)
+        return arguments
+
+    def end(self) -> str:
+        """What the client must still be told."""
+        return ""
+
+    def told(self, arguments: str) -> str:
+        """The arguments that the model wrote, as it is told them again."""
+        return arguments
 
     def item(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "type": "function_call",
-            "status": self.status,
-            "call_id": self.call_id,
-            "name": self.name,
-            "arguments": "".join(self.arguments),
-        }
+        whole = {"id": self.id, "type": "function_call", "status": self.status, "call_id": self.call_id}
+        named = {"name": self.tool.name, **self._namespace(), "arguments": "".join(self.arguments)}
+        return {**whole, **named}
+
+    def _namespace(self) -> dict[str, Any]:
+        return {"namespace": self.tool.namespace} if self.tool.namespace else {}
+
+
+@dataclass(slots=True)
+class CustomCalled(Called):
+    """A call of a custom tool: for the model a function with one argument, for the client the text in that."""
+
+    id: str = field(default_factory=lambda: new_id("ctc"))
+    input: CustomInput = field(default_factory=CustomInput)
+
+    event: ClassVar[str] = "response.custom_tool_call_input"
+
+    @property
+    def whole(self) -> dict[str, Any]:
+        return {"input": self.input.text}
+
+    def write(self, arguments: str) -> str:
+        return self.input.feed(arguments)
+
+    def end(self) -> str:
+        return self.input.close()
+
+    def told(self, arguments: str) -> str:
+        return sound_arguments(arguments, self.input.text)
+
+    def item(self) -> dict[str, Any]:
+        whole = {"id": self.id, "type": "custom_tool_call", "status": self.status, "call_id": self.call_id}
+        return {**whole, "name": self.tool.name, **self._namespace(), "input": self.input.text}
+
+
+@dataclass(slots=True)
+class ToolsSought(Called):
+    """A call of the client's search for tools. It is told whole: there are no events for less."""
+
+    id: str = field(default_factory=lambda: new_id("tsc"))
+
+    event: ClassVar[str] = ""
+
+    def write(self, arguments: str) -> str:
+        self.arguments.append(arguments)
+        return ""
+
+    def item(self) -> dict[str, Any]:
+        given = arguments_of("".join(self.arguments)) if self.status != "in_progress" else {}
+        whole = {"id": self.id, "type": "tool_search_call", "status": self.status, "call_id": self.call_id}
+        return {**whole, "execution": "client", "arguments": given if isinstance(given, dict) else {}}
+
+
+CALLS: Mapping[str, type[Called]] = {"function": Called, "custom": CustomCalled, "tool_search": ToolsSought}
 
 
 @dataclass(slots=True)
@@ -169,6 +242,7 @@ def as_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
         "output_tokens": made,
         "output_tokens_details": {"reasoning_tokens": _number(made_of, "reasoning_tokens")},
         "total_tokens": _number(usage, "total_tokens") or given + made,
+        **({"cost": usage["cost"]} if "cost" in usage else {}),
     }
 
 

@@ -13,28 +13,27 @@ from typing import Any
 
 import orjson
 
-from tools.base import WEB_SEARCH
-
-from ...answering.offer import client_tools
 from ...values.errors import refuse
-from ...values.request import SearchOptions, json_object
+from ...values.request import SearchOptions, check_length, json_object
 from ..search import is_hosted_search, take_out_search
-from .items import invalid, missing, normalise
+from .declared_tools import DeclaredTools, declared_tools
+from .items import declares_tools, invalid, missing, normalise
+from .tool_choice import chat_tool_choice
 
 # These do not go up by their own name. All others do, unknown ones too: servers have fields of their own.
 _CONSUMED = {
     *("input", "messages", "instructions", "previous_response_id", "conversation", "prompt", "store", "background"),
     *("include", "max_output_tokens", "max_tool_calls", "truncation", "reasoning", "text", "metadata", "top_logprobs"),
-    *("tools", "tool_choice", "parallel_tool_calls", "stream_options"),
+    *("tools", "tool_choice", "parallel_tool_calls", "stream_options", "client_metadata"),
 }
 _UNSUPPORTED = {
-    "background": "Background responses are not supported: leave `background` out.",
     "conversation": "Conversations are not supported: use `previous_response_id` instead.",
     "prompt": "Prompt templates are not supported: send `instructions` and `input` instead.",
 }
 _KINDS: dict[str, tuple[type, ...]] = {
     "stream": (bool,),
     "store": (bool,),
+    "background": (bool,),
     "parallel_tool_calls": (bool,),
     "previous_response_id": (str,),
     "instructions": (str, list),
@@ -51,7 +50,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 _IN_WORDS = {bool: "true or false", str: "a string", list: "a list", dict: "an object", int: "a number", float: ""}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class ResponsesRequest:
     raw: bytes
     model: str
@@ -61,10 +60,13 @@ class ResponsesRequest:
     previous_response_id: str
     store: bool
     include: frozenset[str]
-    max_tool_calls: int | None
     search: SearchOptions
     body: dict[str, Any]  # Chat Completions, all but `messages`
     echo: dict[str, Any]  # the fields of the response object that repeat the request
+    tools: DeclaredTools
+    shows_searches: bool  # are our searches items of the answer?
+    wants_no_tools: bool  # an empty list, where leaving it out would do: how Codex has a conversation summed up
+    background: bool = False  # go on when the client leaves
 
 
 def decode(raw: bytes) -> ResponsesRequest:
@@ -74,35 +76,48 @@ def decode(raw: bytes) -> ResponsesRequest:
         raise refuse(400, "`model` is missing: name the model that should answer.", param="model", code="missing_field")
     for check in _CHECKS:
         check(given)
-    tools, hosted = _tools(given.get("tools") or [])
-    search, body = take_out_search(_body(given, tools, hosted))
-    most_calls = given.get("max_tool_calls")
+    items = _items(given)
+    added = {f"input[{i}].tools": item["tools"] for i, item in enumerate(items) if declares_tools(item)}
+    tools = declared_tools(given.get("tools") or [], added)
+    search, body = take_out_search(_body(given, tools))
+    search = replace(search, max_calls=given.get("max_tool_calls"))
+    include = frozenset(given.get("include") or ())
     return ResponsesRequest(
-        raw,
-        model,
-        bool(given.get("stream")),
-        _items(given),
-        _instructions(given.get("instructions")),
-        given.get("previous_response_id") or "",
-        given.get("store") is not False,
-        frozenset(given.get("include") or ()),
-        most_calls,
-        replace(search, max_calls=most_calls),
-        body,
-        _echo(given, model),
+        raw=raw,
+        model=model,
+        stream=bool(given.get("stream")),
+        items=items,
+        instructions=_instructions(given.get("instructions")),
+        previous_response_id=given.get("previous_response_id") or "",
+        store=given.get("store") is not False,
+        include=include,
+        search=search,
+        body=body,
+        echo=_echo(given, model),
+        tools=tools,
+        shows_searches=_shows_searches(tools, search, include),
+        wants_no_tools=given.get("tools") == [] and not added,
+        background=bool(given.get("background")),
     )
 
 
-def _body(given: Mapping[str, Any], tools: list[Any], hosted: list[Any]) -> dict[str, Any]:
+def _shows_searches(tools: DeclaredTools, search: SearchOptions, include: frozenset[str]) -> bool:
+    """Who declared no such tool may not know what these items are."""
+    return bool(tools.hosted) or search.forced or any(wanted.startswith("web_search_call") for wanted in include)
+
+
+def _body(given: Mapping[str, Any], tools: DeclaredTools) -> dict[str, Any]:
     """The request as Chat Completions has it, all but its messages."""
     body = {key: value for key, value in given.items() if key not in _CONSUMED and value is not None}
     body.update(_renamed(given))
-    if tools or hosted:
-        body["tools"] = tools + hosted
+    if tools.functions or tools.hosted:
+        body["tools"] = tools.functions + tools.hosted
         if given.get("parallel_tool_calls") is not None:
             body["parallel_tool_calls"] = given["parallel_tool_calls"]
-    choice = _tool_choice(given.get("tool_choice"), body)
-    if choice is not None and (choice != "auto" or tools):  # a server may refuse even `auto` where no tool stands
+    choice = chat_tool_choice(given.get("tool_choice"), tools)
+    if choice is not None and (
+        choice != "auto" or tools.functions
+    ):  # a server may refuse even `auto` where no tool stands
         body["tool_choice"] = choice
     if body.get("stream"):
         body["stream_options"] = {"include_usage": True}
@@ -154,7 +169,13 @@ def _check_include(given: Mapping[str, Any]) -> None:
             raise refuse(400, f"`include[{i}]` must be a string.", param=f"include[{i}]", code="invalid_type")
 
 
-_CHECKS = (_check_supported, _check_kinds, _check_values, _check_include)
+def _check_background(given: Mapping[str, Any]) -> None:
+    if given.get("background") and given.get("store") is False:
+        text = "What is made in the background must be stored: leave `store` out, or `background`."
+        raise refuse(400, text, param="background", code="invalid_value")
+
+
+_CHECKS = (_check_supported, _check_kinds, _check_values, _check_include, _check_background)
 
 
 # What is asked
@@ -170,11 +191,13 @@ def _items(given: Mapping[str, Any]) -> list[dict[str, Any]]:
         value = [{"role": "user", "content": value}]
     if not isinstance(value, list):
         raise refuse(400, "`input` must be a string or a list of items.", param="input", code="invalid_type")
+    check_length(value, "input")
     return [normalise(item, f"input[{i}]") for i, item in enumerate(value)]
 
 
 def _instructions(value: Any) -> str | list[dict[str, Any]] | None:
     if isinstance(value, list):
+        check_length(value, "instructions")
         return [normalise(item, f"instructions[{i}]") for i, item in enumerate(value)]
     return value or None
 
@@ -212,71 +235,13 @@ def _response_format(wanted: Any) -> dict[str, Any] | None:
     return {"type": kind, kind: {key: v for key, v in wanted.items() if key != "type" and v is not None}}
 
 
-def _tools(given: list[Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The client's functions, nested as Chat Completions has them, and the tools that ask for search."""
-    functions: list[dict[str, Any]] = []
-    hosted: list[dict[str, Any]] = []
-    for i, tool in enumerate(given):
-        kind = tool.get("type") if isinstance(tool, dict) else None
-        if kind == "function":
-            if not isinstance(tool.get("name"), str) or not tool["name"]:
-                raise missing(f"tools[{i}].name")
-            described = {key: v for key, v in tool.items() if key != "type" and v is not None}
-            functions.append({"type": kind, kind: described})
-        elif is_hosted_search(tool):
-            hosted.append(tool)
-        elif not isinstance(kind, str):
-            raise missing(f"tools[{i}].type")
-        else:
-            text = f"Tools of type '{kind}' are not supported: use 'function' or 'web_search'."
-            raise invalid(f"tools[{i}].type", text)
-    return functions, hosted
-
-
-def _tool_choice(choice: Any, body: Mapping[str, Any]) -> Any:
-    """The choice as Chat Completions has it. Whatever it names must be among the tools."""
-    if choice is None or choice in ("none", "auto", "required"):
-        return choice
-    kind = choice.get("type") if isinstance(choice, dict) else None
-    if kind == "allowed_tools":
-        listed, mode = choice.get("tools"), choice.get("mode") or "auto"
-        if not isinstance(listed, list) or not listed:
-            raise missing("tool_choice.tools")
-        if mode not in ("auto", "required"):
-            raise invalid("tool_choice.mode", "`tool_choice.mode` must be 'auto' or 'required'.")
-        named = [_named(tool, body, f"tool_choice.tools[{i}]") for i, tool in enumerate(listed)]
-        return {"type": kind, kind: {"mode": mode, "tools": named}}
-    if not isinstance(kind, str):
-        raise invalid("tool_choice", "`tool_choice` must be 'none', 'auto', 'required', or an object with a `type`.")
-    return _named(choice, body, "tool_choice")
-
-
-def _named(tool: Any, body: Mapping[str, Any], param: str) -> dict[str, Any]:
-    """A choice of one tool: a function by its name, a hosted one by its type."""
-    kind = tool.get("type") if isinstance(tool, dict) else None
-    name = tool.get("name") if kind == "function" else kind
-    if not isinstance(name, str):
-        raise missing(f"{param}.{'name' if kind == 'function' else 'type'}")
-    hosted = any(entry["type"] != "function" for entry in body.get("tools") or ())
-    choice: dict[str, Any]
-    if kind == "function":
-        known = name in client_tools(body) or (name == WEB_SEARCH and hosted)
-        choice = {"type": kind, kind: {"name": name}}
-    else:
-        known = hosted and is_hosted_search(tool)
-        choice = {"type": kind}
-    if not known:
-        raise invalid("tool_choice", f"Tool choice '{name}' not found in 'tools' parameter.")
-    return choice
-
-
 # What the answer repeats
 
 
 def _echo(given: Mapping[str, Any], model: str) -> dict[str, Any]:
     text, reasoning = given.get("text") or {}, given.get("reasoning") or {}
     return {
-        "background": False,
+        "background": bool(given.get("background")),
         "instructions": given.get("instructions"),
         "max_output_tokens": given.get("max_output_tokens"),
         "max_tool_calls": given.get("max_tool_calls"),
@@ -307,6 +272,11 @@ def _echo(given: Mapping[str, Any], model: str) -> dict[str, Any]:
 def _tool_with_defaults(tool: dict[str, Any]) -> dict[str, Any]:
     if tool["type"] == "function":
         return {"description": None, "parameters": None, "strict": False, **tool}
+    if tool["type"] == "namespace":
+        inner = [_tool_with_defaults(one) if one["type"] == "function" else one for one in tool["tools"]]
+        return {"description": "", **tool, "tools": inner}
+    if not is_hosted_search(tool):
+        return tool
     where = tool.get("user_location")
     if isinstance(where, dict):
         where = {"type": "approximate", "city": None, "country": None, "region": None, "timezone": None, **where}

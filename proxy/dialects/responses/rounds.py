@@ -1,5 +1,6 @@
 """What each output item stands for. Handed every finished round of an answer with the items that were written in it;
 hands on the messages by which the conversation has grown, and for each item those parts of them that come back with it.
+Calls of ours that no item was shown for come back with the next item that clients send again, or with the last one.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .history import KnownItem
+from .declared_tools import DeclaredTools
+from .history import KnownItem, hidden
 from .output import Called, Item, Searched
 
 Message = Mapping[str, Any]
@@ -24,39 +26,47 @@ class _Part:
 
 
 class AnswerRounds:
-    def __init__(self, response_id: str) -> None:
+    def __init__(self, response_id: str, tools: DeclaredTools) -> None:
         self._response_id = response_id
+        self._tools = tools
         self._parts: dict[str, _Part] = {}
         self._count = 0
+        self._waiting: list[dict[str, Any]] = []  # what no item was shown for, until there is one
         self.messages: list[dict[str, Any]] = []
 
     def finish(self, messages: Iterable[Message], items: Sequence[Item], calls: Mapping[str, str]) -> None:
         """A round is over in which these items were written. `calls`: search item → our call behind it."""
-        grown = [_with_refusal(message) for message in messages]
-        left, shown_as = _Round(grown), dict[str, str]()
+        grown = [self._tools.with_own_names(_with_refusal(message)) for message in messages]
+        left, shown = _Round(grown), dict[str, Called]()
+        round_id = f"{self._response_id}:{self._count}"
         for item in items:
             part = self._parts.setdefault(item.id, _Part())
-            part.round_id = f"{self._response_id}:{self._count}"
+            part.round_id = round_id
+            if _comes_back(item):
+                part.messages += self._waiting
+                self._waiting = []
             part.messages += left.thoughts()
             if isinstance(item, Called):
                 part.place = left.place_of(call := left.next_client_call())
-                part.messages += left.call(call)
-                shown_as[call] = item.call_id
+                part.messages += [_with_sound_calls(message, {call: item}) for message in left.call(call)]
+                shown[call] = item
             elif isinstance(item, Searched):
                 part.place = left.place_of(call := calls[item.id])
                 part.messages += left.call(call)
             elif item.kind != "reasoning":
                 part.messages += left.text()
+        self._waiting += left.unshown(round_id)
         self._count += 1
-        self.messages += [_as_shown(grown[0], shown_as), *grown[1:]]
+        self.messages += [_as_shown(grown[0], shown), *grown[1:]]
 
-    def known(self, items: Iterable[Item]) -> list[KnownItem]:
+    def known(self, items: Sequence[Item]) -> list[KnownItem]:
         """All items as they stand now, each with what it stands for."""
-        return [self._known(item) for item in items]
+        last = next((item for item in reversed(items) if _comes_back(item)), None)
+        return [self._known(item, self._waiting if item is last else ()) for item in items]
 
-    def _known(self, item: Item) -> KnownItem:
+    def _known(self, item: Item, more: Iterable[dict[str, Any]]) -> KnownItem:
         part = self._parts.get(item.id, _Part())
-        return KnownItem(item.item(), tuple(part.messages), part.round_id, part.place)
+        return KnownItem(item.item(), (*part.messages, *more), part.round_id, part.place)
 
 
 class _Round:
@@ -95,13 +105,40 @@ class _Round:
         result = self._results.get(call_id)
         return [called, result] if result else [called]
 
+    def unshown(self, round_id: str) -> list[dict[str, Any]]:
+        """Our calls that no item stands for, with their results; thoughts that led to nothing else go with them."""
+        out: list[dict[str, Any]] = []
+        for call_id in [id_ for id_ in self._calls if id_ in self._results]:
+            parts = [*self.thoughts(), *self.call(call_id)]
+            out += [hidden(part, round_id, self.place_of(call_id)) for part in parts]
+        return out
 
-def _as_shown(message: dict[str, Any], shown_as: Mapping[str, str]) -> dict[str, Any]:
+
+def _comes_back(item: Item) -> bool:
+    """Do clients send it again? Thinking is left out by many."""
+    return isinstance(item, Called | Searched) or item.kind != "reasoning"
+
+
+def _as_shown(message: dict[str, Any], shown: Mapping[str, Called]) -> dict[str, Any]:
     """The client's calls under the ids that it was shown: of the upstream's own there may be many alike."""
-    if not shown_as:
+    if not shown:
         return message
-    calls = [{**call, "id": shown_as.get(call["id"], call["id"])} for call in message["tool_calls"]]
-    return {**message, "tool_calls": calls}
+    calls = _with_sound_calls(message, shown)["tool_calls"]
+    ids = {id_: item.call_id for id_, item in shown.items()}
+    return {**message, "tool_calls": [{**call, "id": ids.get(call["id"], call["id"])} for call in calls]}
+
+
+def _with_sound_calls(message: dict[str, Any], shown: Mapping[str, Called]) -> dict[str, Any]:
+    """A model may call a custom tool in a form that no server takes back."""
+    calls = message.get("tool_calls")
+    return {**message, "tool_calls": [_sound(call, shown.get(call["id"])) for call in calls]} if calls else message
+
+
+def _sound(call: dict[str, Any], item: Called | None) -> dict[str, Any]:
+    function = call.get("function")
+    if item is None or not isinstance(function, dict):
+        return call
+    return {**call, "function": {**function, "arguments": item.told(function.get("arguments") or "")}}
 
 
 def _with_refusal(message: Message) -> dict[str, Any]:

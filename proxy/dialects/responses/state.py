@@ -15,13 +15,16 @@ import orjson
 from tools.ledger import KnownSource, source_rows, sources_from
 
 from ...answering.turns import bare
+from ...store.journals import JournalsAway
 from ...store.store import Store
 from ...values.errors import RequestError, failure, refuse
 from .exchange import Exchange
+from .foreign_end import abandoned, last_frames
 from .history import KnownItem
 
 MOST_ITEMS = 4000  # that one request may refer to
-KEPT = 7 * 24 * 3600.0  # since it was made or last built on
+RESPONSES_KEPT = 7 * 24 * 3600.0  # since it was made or last built on
+RUNNING = frozenset({"queued", "in_progress"})  # the status of what is still being made, in the background
 MILESTONE = 32  # every so many turns one lists all before it, so that the others need not
 
 # What is stored, by kind. One that was deleted has no object any more; its exchange stays while others build on it.
@@ -35,6 +38,30 @@ class StoredResponse:
     response: dict[str, Any]
     milestone: str = ""
     recent: list[str] = field(default_factory=list)  # the oldest first
+
+    @classmethod
+    def built_on(cls, ancestors: Sequence[str], response: dict[str, Any]) -> StoredResponse:
+        listed = len(ancestors) - len(ancestors) % MILESTONE  # so many stand in the list of the last milestone
+        return cls(response, ancestors[listed - 1] if listed else "", list(ancestors[listed:]))
+
+    @classmethod
+    def read(cls, data: bytes) -> StoredResponse:
+        return cls(*orjson.loads(data))
+
+    def written(self) -> bytes:
+        return orjson.dumps([self.response, self.milestone, self.recent])
+
+    @property
+    def id(self) -> str:
+        return str(self.response["id"])
+
+    @property
+    def running(self) -> bool:
+        return self.response.get("status") in RUNNING
+
+    @property
+    def in_background(self) -> bool:
+        return bool(self.response.get("background"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +77,86 @@ class Chain:
 class ResponseState:
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.journals = store.journals
+
+    @property
+    def sure(self) -> bool:
+        return self._store.sure
 
     async def find(self, owner: str, response_id: str, param: str | None = None) -> StoredResponse:
         """Raises `RequestError`: 404 where there is none, 503 where nobody can tell."""
-        data = await self._store.get(_RESPONSE, owner, response_id)
-        if data is None:
+        stored = await self._read(owner, response_id)
+        if stored is not None and stored.running:
+            stored = await self._failed_if_abandoned(owner, stored)
+        if stored is None:
             raise self._missing(f"Response with id '{response_id}' not found.", param)
-        return StoredResponse(*orjson.loads(data))
+        return stored
+
+    async def _read(self, owner: str, response_id: str) -> StoredResponse | None:
+        data = await self._store.get(_RESPONSE, owner, response_id)
+        return None if data is None else StoredResponse.read(data)
+
+    async def _failed_if_abandoned(self, owner: str, stored: StoredResponse) -> StoredResponse | None:
+        """What nobody works on any more has failed: the first one who sees that says so."""
+        id_, journals = stored.id, self.journals
+        try:
+            if await journals.is_worked_on(owner, id_) or not await journals.claim_abandoned(owner, id_):
+                return stored
+            now = await self._read(owner, id_)  # it may have ended in between
+            if now is None or not now.running:
+                return now
+            failed = await self._replace(owner, now, abandoned(now.response))
+            await journals.write_end(owner, id_, lambda number: last_frames(failed.response, number))
+        except JournalsAway:
+            raise self.away() from None
+        return failed
+
+    async def _put(self, owner: str, stored: StoredResponse, group: str) -> None:
+        await self._store.put(_RESPONSE, owner, stored.id, stored.written(), RESPONSES_KEPT, group=group)
+
+    async def _replace(self, owner: str, stored: StoredResponse, response: dict[str, Any]) -> StoredResponse:
+        now = replace(stored, response=response)
+        await self._put(owner, now, group=(await self._chain_of(owner, now))[0])
+        return now
+
+    async def replace_response(self, owner: str, response: dict[str, Any]) -> None:
+        """The object as it stands now, where there is one."""
+        if stored := await self._read(owner, response["id"]):
+            await self._replace(owner, stored, response)
+
+    async def put_response(self, owner: str, response: dict[str, Any], ancestors: Sequence[str]) -> None:
+        """The object alone, of one that has no other parts or has them already."""
+        stored = StoredResponse.built_on(ancestors, response)
+        await self._put(owner, stored, _group(stored.id, ancestors))
+
+    async def status(self, owner: str, response_id: str) -> str:
+        """As it is stored; empty where it is not."""
+        stored = await self._read(owner, response_id)
+        return str(stored.response["status"]) if stored else ""
+
+    async def begin(self, owner: str, response: dict[str, Any], ancestors: Sequence[str], exchange: Exchange) -> None:
+        """What is about to be made in the background can be found from now on. Raises `RequestError` (503) where it
+        cannot be found by all."""
+        id_, group = response["id"], _group(response["id"], ancestors)
+        kept = await self._store.put(_EXCHANGE, owner, id_, exchange.written(), RESPONSES_KEPT, group=group)
+        if not self._store.sure:
+            raise self.away()
+        if not kept:
+            raise refuse(400, "The request is too large to be kept.", param="input", code="too_large")
+        await self.put_response(owner, response, ancestors)
+        if ancestors:
+            await self._store.add_member(_CHILDREN, owner, ancestors[-1], id_, RESPONSES_KEPT, group=group)
 
     async def chain(self, owner: str, response_id: str, param: str) -> Chain:
         """All that was said up to a response. Whoever goes on with it keeps all of it alive."""
-        ids = await self._chain_of(owner, await self.find(owner, response_id, param))
+        stored = await self.find(owner, response_id, param)
+        _check_that_it_ended(stored, param)
+        ids = await self._chain_of(owner, stored)
         found = await self._store.get_many(_EXCHANGE, owner, ids)
         if len(found) < len(ids):
             raise self._missing(f"Response with id '{response_id}' is not whole any more.", param)
         kinds = (_RESPONSE, _EXCHANGE, _CHILDREN, _ANCESTORS)
-        await self._store.renew(owner, [(kind, id_) for id_ in ids for kind in kinds], KEPT)
+        await self._store.renew(owner, [(kind, id_) for id_ in ids for kind in kinds], RESPONSES_KEPT)
         exchanges = [Exchange.read(found[id_]) for id_ in ids]
         messages = [message for exchange in exchanges for message in exchange.messages]
         sources = {n: source for exchange in exchanges for n, source in exchange.sources.items()}
@@ -78,7 +169,7 @@ class ResponseState:
         if stored.milestone:
             data = await self._store.get(_ANCESTORS, owner, stored.milestone)
             early = orjson.loads(data) if data else [stored.milestone, ""]  # with a hole in it
-        return [*early, *stored.recent, stored.response["id"]]
+        return [*early, *stored.recent, stored.id]
 
     async def input_items(self, owner: str, response_id: str) -> list[dict[str, Any]]:
         await self.find(owner, response_id)
@@ -115,19 +206,19 @@ class ResponseState:
         known: Sequence[KnownItem],
     ) -> bool:
         """Whether all of it is kept. If not, none of it is."""
-        id_, chain = response["id"], [*ancestors, response["id"]]
-        parts = [(_RESPONSE, id_, _response_row(response, ancestors)), (_EXCHANGE, id_, exchange.written())]
+        id_, chain, group = response["id"], [*ancestors, response["id"]], _group(response["id"], ancestors)
+        stored = StoredResponse.built_on(ancestors, response)
+        parts = [(_RESPONSE, id_, stored.written()), (_EXCHANGE, id_, exchange.written())]
         if len(chain) % MILESTONE == 0:
             parts.append((_ANCESTORS, id_, orjson.dumps(chain)))
         cited = source_rows(exchange.sources)
         for entry in known:
             data = orjson.dumps([entry.item, entry.messages, entry.round_id, entry.place, cited])
             parts += [(_ITEM, name, data) for name in _names(entry.item)]
-        group = chain[0]  # what is built on one response stays or goes together
         if ancestors:
-            await self._store.add_member(_CHILDREN, owner, ancestors[-1], id_, KEPT, group=group)
+            await self._store.add_member(_CHILDREN, owner, ancestors[-1], id_, RESPONSES_KEPT, group=group)
         kept = await asyncio.gather(
-            *(self._store.put(kind, owner, name, data, KEPT, group=group) for kind, name, data in parts)
+            *(self._store.put(kind, owner, name, data, RESPONSES_KEPT, group=group) for kind, name, data in parts)
         )
         # While it was answered, what it builds on may have been deleted or evicted.
         whole = not ancestors or await self._store.has(_EXCHANGE, owner, ancestors[-1])
@@ -145,6 +236,8 @@ class ResponseState:
             raise self._missing(f"Response with id '{response_id}' not found.", None)
         names = [name for item in stored.response["output"] for name in _names(item)]
         await asyncio.gather(*(self._store.delete(_ITEM, owner, name) for name in names))
+        if stored.in_background:
+            await self.journals.drop(owner, response_id)
         await self._forget(owner, chain)
 
     async def _forget(self, owner: str, chain: list[str]) -> None:
@@ -160,18 +253,32 @@ class ResponseState:
             if await self._store.get(_RESPONSE, owner, last) is not None:
                 return
 
+    def away(self) -> RequestError:
+        text = "The store cannot be reached; ask again in a moment."
+        failed = failure(503, text, code="store_unavailable", retry=True)
+        return RequestError(replace(failed, headers={"retry-after": "5"}))
+
     def _missing(self, text: str, param: str | None) -> RequestError:
         if not self._store.sure:
-            text = "The store cannot be reached; ask again in a moment."
-            failed = failure(503, text, code="store_unavailable", retry=True)
-            return RequestError(replace(failed, headers={"retry-after": "5"}))
+            return self.away()
         code = "previous_response_not_found" if param == "previous_response_id" else "not_found"
         return refuse(404, text, param=param, code=code)
 
 
-def _response_row(response: dict[str, Any], ancestors: Sequence[str]) -> bytes:
-    listed = len(ancestors) - len(ancestors) % MILESTONE  # so many stand in the list of the last milestone
-    return orjson.dumps([response, ancestors[listed - 1] if listed else "", ancestors[listed:]])
+def _check_that_it_ended(stored: StoredResponse, param: str) -> None:
+    """Nobody can go on from what has no answer."""
+    id_, status = stored.id, stored.response.get("status")
+    if stored.running:
+        text = f"Response '{id_}' is not finished: wait until its status is 'completed', or cancel it."
+        raise refuse(400, text, param=param, code="response_not_finished")
+    if status in ("failed", "cancelled"):
+        text = f"Response '{id_}' has no answer to go on from: its status is '{status}'."
+        raise refuse(400, text, param=param, code=f"response_{status}")
+
+
+def _group(response_id: str, ancestors: Sequence[str]) -> str:
+    """What is built on one response stays or goes together."""
+    return ancestors[0] if ancestors else response_id
 
 
 def _names(item: Mapping[str, Any]) -> list[str]:

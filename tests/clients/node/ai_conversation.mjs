@@ -1,6 +1,8 @@
 // The Vercel AI SDK in conversation: `generateText` and `streamText`, over chat, over responses with the hosted search
-// bound and without it (which is what `openai(model)` speaks by default), and by the provider for compatible servers.
+// bound and without it (which is what `openai(model)` speaks by default), by the provider for compatible servers, and
+// over Anthropic's messages, again with that API's web search bound and without it.
 
+import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, stepCountIs, streamText, tool } from "ai";
@@ -13,9 +15,12 @@ globalThis.AI_SDK_LOG_WARNINGS = false;
 const openai = createOpenAI({ baseURL: BASE_URL, apiKey: API_KEY });
 const compatible = createOpenAICompatible({ name: "any", baseURL: BASE_URL, apiKey: API_KEY, includeUsage: true });
 
+const anthropic = createAnthropic({ baseURL: BASE_URL, apiKey: API_KEY });
+
 const own = {
   weather: tool({ description: "The weather of a city.", inputSchema: z.object({ city: z.string() }), execute: weather }),
 };
+const messages = { ...own, web_search: anthropic.tools.webSearch_20250305({ maxUses: 5 }) };
 const hosted = { ...own, web_search: openai.tools.webSearch({}) };
 
 function conversation(build, tools, ask) {
@@ -39,7 +44,9 @@ function take(step, seen) {
   const called = step.toolCalls.filter((call) => !call.providerExecuted);
   for (const [index, call] of called.entries()) seen.calls.push([index, call.toolName, call.input, call.toolCallId]);
   const found = step.toolResults.filter((result) => result.providerExecuted);
-  for (const { output } of found) seen.searches.push(output.action.query);
+  for (const { input, output } of found) seen.searches.push(output.action?.query ?? input.query);
+  const unknown = step.toolCalls.filter((call) => call.invalid);
+  if (unknown.length) throw new Error(`a call of a tool that nobody declared: ${unknown[0].toolName}`);
   const failed = step.content.filter((part) => part.type === "tool-error");
   if (failed.length) throw new Error(`a call went wrong: ${failed[0].error}`);
 }
@@ -60,6 +67,8 @@ const providers = {
   "ai-responses": [openai.responses, hosted],
   "ai-default": [openai, own],
   "ai-compatible": [compatible, own],
+  "ai-messages": [anthropic, own],
+  "ai-messages-tool": [anthropic, messages],
 };
 
 const clients = {};

@@ -1,0 +1,265 @@
+"""Where prose cites: whether a marker at a place of an answer is a citation, or belongs to code or data. Handed the
+answer in pieces, and at each marker what stands right behind it; says yes, no, or that more must be known.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+from ..values.markdown import is_escaped
+from .answer_lines import MOST_KNOWN, AnswerLines
+from .code_lines import is_code, is_statement, may_be_ended
+
+MOST_AHEAD = 9  # characters behind a marker that can matter
+
+_BLANKS = " \t\u00a0\u202f\u3000"
+_COLUMN = 4  # so many blanks set columns apart
+_MOST_BETWEEN = 4  # characters between two markers that belong together
+_LINE_BEGIN = re.compile(
+    r"(?:[ \t>|]|[-*+•‣◦–](?=[ \t])|\d{1,3}[.)](?=[ \t])|\.{2,3}(?=[ \t])|#{1,6}(?=[ \t])|\[[ xX]\](?=[ \t]))*"
+)
+_BULLET = re.compile(r"[ \t]*(?:(?:[-*+•]|\d{1,3}[.)])[ \t]+)?")
+_BETWEEN_MARKERS = re.compile(rf"[{_BLANKS},;&/–—-]*")
+
+# The end of a sentence, a bracket, a quotation; what follows a number.
+_ENDS = frozenset(".!?…。！？．｡؟؛।॥۔፡።၊။⁇‼⁉)）〕］｝〉》」』】〙〛%‰٪°′″™®©†‡¹²³，、；،`")
+_QUOTES = "\"'“”„‟‘’‚‛«»‹›"
+_EMPHASIS = "*_~"
+_AUTOLINK = re.compile(r"<(?:https?://|mailto:)[^\s<>]*>\Z", re.IGNORECASE)
+_END_OF_EMPHASIS = re.compile(
+    r"</(?:a|abbr|b|cite|del|em|i|ins|mark|q|s|small|span|strong|sub|sup|u)>\Z", re.IGNORECASE
+)
+_NAME_WITH_SIGN = re.compile(r"(?:(?<!\w)[A-Z][A-Za-z0-9]*\+{1,2}|\d\+|(?<!\w)[A-Z]#)\Z")
+_BRACKETED_WORDS = re.compile(r"\[[^\[\]]*[^\W\d_]{2}[^\[\]]*\]\Z")
+_COMMAND = re.compile(r"\\[A-Za-z]+\*?\Z")
+_PARENTHESIS = re.compile(r"[()]")
+_CALL = re.compile(r"(?:(?<!\w)[a-z_]\w*|\w\.\w+)!?\(", re.ASCII)
+_OPEN_INDEX = re.compile(r"\w\[[^\[\]]*\Z")
+_MEMBER_OF_SET = re.compile(r"(?<!\w)(?:[a-z]|[a-z]\w*_\w+)\s+in\Z")
+# Behind these words two numbers and more are a value.
+_VALUE_FOLLOWS = re.compile(
+    r"\b(?:interval|intervall|intervalle|intervalo|intervallo)s?\Z|\bin (?:the )?range\Z|区[间間]\Z|"
+    r"\b(?:is|are|(?:represented|written|given|stored) as)\Z",
+    re.IGNORECASE,
+)
+# An item of something is meant by a bracket that sticks to a word, where this stands before it in the line.
+_EXPRESSION = re.compile(r"[={}]\s*(?:\S+\s+)?\S*\Z|\w\[0\]|\w\[\d\] ?[+*/<>] ?\w")
+_CONDITION = re.compile(
+    r"[ \t]*(?:assert|case|del|elif|else|for|if|print|puts|return|switch|unless|until|when|while|yield)\b"
+)
+_GOES_ON_AS_CODE = re.compile(r"\.[a-z]|[-*/+%][\w(]|[ \t]*(?:[-+*/%|&^<>!=]==?|<-|[+<>])\s", re.ASCII)
+_MAY_GO_ON_AS_CODE = re.compile(r"\.|[ \t]*(?:[-*/%|&^+<>!=]={0,2}|<-)")
+_OPEN_FORMULA = re.compile(r"\\\((?:(?!\\\)).)*\Z|(?<![\w$])\$(?=[^\s\d$])[^$]*[\\^_=][^$]*\Z")
+_STATEMENT_MAY_END = re.compile(r";[ \t\r]*")
+_SOURCE_WORDS = re.compile(rf"[{_BLANKS}]+[\w\"'“„«‘*\[<(「『《（【–—-]")
+
+_IDENTIFIER = re.compile(r"(?<!\w)[A-Za-z_][A-Za-z0-9_]*\Z")
+# A name that only a program would use: x, x_1, x1, rowData. Not GPT4, CO2, 1990s, OpenAI, macOS, iPhone, _emphasis_.
+_PROGRAM_NAME = re.compile(r"[A-Za-z]|\w*[A-Za-z0-9]_[A-Za-z0-9]\w*|[a-z]+[0-9]\w*|[a-z]{2,}[A-Z][a-z]\w*")
+_MEMBER_OF = re.compile(r"(?:[$@]|->|::|[\w)\]]\.)\Z")
+_ARRAY_NAME = re.compile(
+    "arr(ay)?|arg[sv]|ba[rz]|buf|cols?|data|dict|foo|items|li?st|map|mat(rix)?|nums|rows?|str|tuple|vec|[xyz]s"
+)
+# In the middle of a sentence these are words: hepatitis B, vitamin C, according to recent data.
+_PROSE_WORD = re.compile("[A-Z]|data|items|list|map")
+_AFTER_A_WORD = re.compile(r"[a-z]{2} \Z")
+_AFTER_DOT = re.compile("com|org|net|edu|gov|js")  # example.com and Node.js are words that hold a dot
+
+
+class CitingPlaces:
+    def __init__(self) -> None:
+        self._lines = AnswerLines()
+        self._last_marker = -1  # where the last marker of this line ended
+        self._judged_at = -1  # how long the line was when it was last judged
+        self._is_code = self._may_hold_marker = False  # and how
+
+    def read(self, text: str, code: bool = False) -> None:
+        """`code` is what Markdown shows as code."""
+        if "\n" in text:
+            self._last_marker = self._judged_at = -1
+        self._lines.read(text, code)
+
+    def marked(self, marker: str) -> None:
+        """A marker was read, and counts. Another one may follow it at once."""
+        self.read(marker)
+        self._last_marker = self._lines.length
+
+    def may_hold_marker(self) -> bool:
+        """Is the line, up to here, none that a program reads?"""
+        lines = self._lines
+        if self._judged_at != lines.length:
+            if self._judged_at < MOST_KNOWN:  # beyond that nothing is known that was not before
+                self._is_code = is_code(lines.head, lines.margin)
+            self._judged_at = lines.length
+            self._may_hold_marker = not self._is_code and not lines.is_data
+        return self._may_hold_marker
+
+    def cites(self, numbers: str, after: str, ended: bool) -> bool | None:
+        """Is a marker with these numbers a citation here? `after` is what stands behind it; None: too little does."""
+        if not ended and len(after) < MOST_AHEAD and self._is_too_short(after):
+            return None
+        follows = after.lstrip(_BLANKS)
+        if follows.startswith("=") or (self._lines.length <= MOST_KNOWN and is_statement(self._lines.head, follows)):
+            return False
+        if self._begins_line():
+            return self._begins_source(after)
+        return self._follows_marker() or self._is_cited(numbers, after)
+
+    def _is_too_short(self, after: str) -> bool:
+        """Could more text behind the marker change what it is? Mostly the first character that is not blank decides."""
+        follows = after.lstrip(_BLANKS)
+        if not follows or (_STATEMENT_MAY_END.fullmatch(follows) and may_be_ended(self._lines.head)):
+            return True
+        if _MAY_GO_ON_AS_CODE.fullmatch(after) and _ends_like_name(self._lines.tail):
+            return True
+        opened = _emphasis(self._lines.tail)
+        return len(after) < len(opened) and opened.startswith(after)
+
+    def _begins_line(self) -> bool:
+        head = self._lines.head
+        begin = _LINE_BEGIN.match(head + " ")
+        return begin is not None and begin.end() > self._lines.length
+
+    def _begins_source(self, after: str) -> bool:
+        """A line of a list of sources that the model wrote itself: `[1] Title`."""
+        lines = self._lines
+        return lines.in_sources and _BULLET.fullmatch(lines.head) is not None and bool(_SOURCE_WORDS.match(after))
+
+    def _follows_marker(self) -> bool:
+        gap = self._lines.length - self._last_marker
+        if self._last_marker < 0 or gap > _MOST_BETWEEN:
+            return False
+        tail = self._lines.tail
+        return _BETWEEN_MARKERS.fullmatch(tail, len(tail) - gap) is not None
+
+    def _is_cited(self, numbers: str, after: str) -> bool:
+        before = self._lines.tail
+        opened = _emphasis(before)
+        if opened and after.startswith(opened):
+            before = before.removesuffix(opened)  # the marker itself is emphasized
+        words = before.rstrip(_BLANKS)
+        glued = words == before
+        if _stands_in_column(words, len(before) - len(words)) or not _is_end_of_words(words):
+            return False
+        if stands_in_call(words) or _OPEN_INDEX.search(words) or _OPEN_FORMULA.search(words):
+            return False
+        if _MEMBER_OF_SET.search(words) or ("," in numbers and _VALUE_FOLLOWS.search(words)):
+            return False
+        if glued and _ends_like_name(words) and (_EXPRESSION.search(words) or _CONDITION.match(self._lines.head)):
+            return False
+        return not _is_glued_to_code(words, after, glued)
+
+
+def _emphasis(before: str) -> str:
+    return before[len(before.rstrip(_EMPHASIS)) :]
+
+
+def _is_end_of_words(words: str) -> bool:
+    """Does this end with a word, or with what closes a sentence, a bracket, a quotation or emphasis?"""
+    char = words[-1:]
+    if not char:
+        return False
+    if char.isalnum():
+        return _COMMAND.search(words) is None
+    if char in _QUOTES or char in _EMPHASIS or char == "$":
+        return _closes(words)
+    if char in _ENDS:
+        return not words.endswith("?.")
+    if char in "—–":
+        return len(words) > 1
+    if char in "+#":
+        return _NAME_WITH_SIGN.search(words) is not None
+    if char == "]":
+        return _BRACKETED_WORDS.search(words) is not None
+    if char == ">":
+        return bool(_AUTOLINK.search(words) or _END_OF_EMPHASIS.search(words))
+    return not char.isascii() and unicodedata.category(char) in ("Mn", "Mc", "Me", "So", "Sc", "Sk", "Cf", "Lm")
+
+
+def _closes(words: str) -> bool:
+    """Is the quotation mark or emphasis at the end one that closes? Then mostly no blank stands before it."""
+    inner = words.rstrip(_QUOTES + _EMPHASIS + "$")
+    if not inner:
+        return False
+    if inner[-1] in _BLANKS:
+        return _ends_quotation(inner, words[-1])
+    return inner[-1] not in "=:([{,<|"
+
+
+def _ends_quotation(inner: str, mark: str) -> bool:
+    """In French, and where people are careless, a blank stands before the mark that closes."""
+    if mark == '"':
+        return inner.count(mark) % 2 == 1
+    return {"»": "«", "”": "“"}.get(mark, "\n") in inner
+
+
+def _stands_in_column(words: str, blanks: int) -> bool:
+    """`a     [1]`: the second column of a table without lines."""
+    return blanks >= _COLUMN and len(words.split()) <= 2
+
+
+def _is_glued_to_code(words: str, after: str, glued: bool) -> bool:
+    """`amazing [1]grace`, `[1]{3}`, `file[1].txt`, `f(x)[1]`."""
+    follows = after[:1]
+    if follows.isalnum():
+        sticks = follows.isascii() and words[-1].isascii() and words[-1].isalnum()
+    else:
+        sticks = follows in tuple("{=^+\\$>")
+    if sticks or not glued or not _ends_like_name(words):
+        return sticks
+    return _GOES_ON_AS_CODE.match(after) is not None or _is_call(words)
+
+
+def _ends_like_name(text: str) -> bool:
+    """Could this be an expression that a bracket behind it takes an item of?"""
+    return bool(text) and text[-1].isascii() and (text[-1].isalnum() or text[-1] in "_)")
+
+
+def _is_call(words: str) -> bool:
+    """`f(x)`, `f(g(x))`: what is closed at the end was opened right behind a word."""
+    if not words.endswith(")"):
+        return False
+    begin = _opening(words[:-1])
+    char = words[begin - 1 : begin] if begin > 0 else ""
+    return char.isascii() and (char.isalnum() or char == "_")
+
+
+def stands_in_call(words: str) -> bool:
+    """`print(a`, `math.sqrt(2 * (a`: a bracket is open that a program's name stands before."""
+    called = {found.end() - 1 for found in _CALL.finditer(words)}
+    return bool(called) and any(begin in called for begin in _openings(words))
+
+
+def _opening(words: str) -> int:
+    """Where the last parenthesis opens that is not closed again; -1: there is none."""
+    return next(_openings(words), -1)
+
+
+def _openings(words: str) -> Iterator[int]:
+    """Where the parentheses open that are not closed again, the last one first."""
+    closed = 0
+    for found in reversed(list(_PARENTHESIS.finditer(words))):
+        if found.group() == ")":
+            closed += 1
+        elif closed:
+            closed -= 1
+        else:
+            yield found.start()
+
+
+def may_begin_marker(before: str) -> bool:
+    """May a `[` after this text begin a marker? Not if escaped, nor in `[Paris][1]`, `foo()[1]`, `a[1]`, `a[[1]]`."""
+    before = before.removesuffix("[")
+    if before.endswith(("]", "()")) or is_escaped(before):
+        return False
+    found = _IDENTIFIER.search(before)
+    if found is None:
+        return True
+    word = found.group()
+    if _PROSE_WORD.fullmatch(word) and _AFTER_A_WORD.search(before, 0, found.start()):
+        return True
+    if _MEMBER_OF.search(before, 0, found.start()):
+        return _AFTER_DOT.fullmatch(word) is not None
+    return not (_PROGRAM_NAME.fullmatch(word) or _ARRAY_NAME.fullmatch(word))

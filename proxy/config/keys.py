@@ -1,0 +1,158 @@
+"""What an operator may say about those who ask: client keys, groups of them, and what each may do. Handed the
+`server.keys` and `server.groups` sections; hands each key its name and its `KeyPolicy`, the key's own words first, its
+group's behind them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, time
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, field_validator, model_validator
+
+from providers.settings import Count, no_switch
+
+from .upstreams import STRICT, CitationsPolicy, Mode, Name
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+HASHED = "sha256:"
+Amount = Annotated[int, BeforeValidator(no_switch), Field(ge=1, le=10**15)]
+Money = Annotated[float, BeforeValidator(no_switch), Field(gt=0, le=10**9)]
+
+
+def _domain(value: str) -> str:
+    if not re.fullmatch(r"[\w-]+(\.[\w-]+)*", value):
+        raise ValueError("must be a bare domain such as example.org; its subdomains are included")
+    return value.lower()
+
+
+def _key_name(value: str) -> str:
+    if len(value) > 64 or not value.isprintable():
+        raise ValueError("must be one line of at most 64 characters")
+    return value
+
+
+def _end(value: object) -> datetime | None:
+    """The moment at which a key ends: a day counts to its end, and what names no zone is in UTC."""
+    if value is None:
+        return None
+    text = str(value)
+    try:
+        if len(text) <= len("2027-12-31"):
+            return datetime.combine(date.fromisoformat(text), time.max, UTC)
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("must be a day such as 2027-12-31, or a moment such as 2027-12-31T18:00:00Z") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+Domain = Annotated[str, AfterValidator(_domain)]
+
+
+class _Section(BaseModel):
+    model_config = STRICT
+
+
+class SearchPolicy(_Section):
+    """What of the search a key may use. `providers`: `private` ones alone, or these by name; all of them if unset."""
+
+    mode: Mode | None = None
+    providers: Literal["private"] | list[str] | None = None
+    allowed_domains: list[Domain] = []
+    blocked_domains: list[Domain] = []
+
+
+class Allowance(_Section):
+    """What may be used up in a day or a month (UTC); what is unset has no end. `cost` is in the money of `prices`."""
+
+    tokens: Amount | None = None
+    searches: Amount | None = None
+    cost: Money | None = None
+
+
+class Budget(_Section):
+    day: Allowance = Allowance()
+    month: Allowance = Allowance()
+
+
+class KeyPolicy(_Section):
+    """What a key may do; what is unset is not limited."""
+
+    models: list[Name] | None = None  # patterns, as in `upstreams[].models`
+    search: SearchPolicy = SearchPolicy()
+    citations: CitationsPolicy = CitationsPolicy()
+    requests_per_minute: Count | None = None
+    tokens_per_minute: Amount | None = None
+    searches_per_minute: Count | None = None
+    concurrency: Count | None = None  # requests at once
+    budget: Budget = Budget()
+
+
+class ClientKey(KeyPolicy):
+    """One client's key, written as a string or as a mapping with `key` or its `hash`."""
+
+    key: SecretStr | None = None
+    hash: Annotated[str, Field(repr=False)] = ""
+    name: Annotated[str, AfterValidator(_key_name)] = ""
+    group: str = ""
+    expires: Annotated[datetime | None, BeforeValidator(_end)] = None  # from this moment on it is not valid
+    admin: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_string(cls, value: object) -> object:
+        return value if isinstance(value, dict | bool) else {"key": value}
+
+    @model_validator(mode="after")
+    def _key_or_hash(self) -> ClientKey:
+        if (self.key is None) == (not self.hash):
+            raise ValueError("must have either key or hash")
+        return self
+
+    @field_validator("key")
+    @classmethod
+    def _sendable(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and not re.fullmatch(r"[!-~]+", key.get_secret_value()):
+            raise ValueError("must be printable ASCII without spaces, and not empty")
+        return key
+
+    @field_validator("hash")
+    @classmethod
+    def _digest(cls, value: str) -> str:
+        if value and not re.fullmatch(HASHED + "[0-9a-fA-F]{64}", value):
+            raise ValueError("must be sha256: and 64 hexadecimal digits, as `groundwire key new` prints it")
+        return value.lower()
+
+    @property
+    def digest(self) -> str:
+        """What the key is known by: the hash, in hexadecimal digits."""
+        return self.hash.removeprefix(HASHED) if self.key is None else digest(self.key.get_secret_value())
+
+    def policy(self, groups: Mapping[str, KeyPolicy]) -> KeyPolicy:
+        """Its own words, and its group's for what it does not say; sections are joined field by field."""
+        return _joined(KeyPolicy, self, groups.get(self.group, KeyPolicy()))
+
+
+def _joined(kind: type[_Model], own: BaseModel, shared: BaseModel) -> _Model:
+    """The fields of `kind`: those that `own` says, else `shared`'s."""
+    fields: dict[str, Any] = {}
+    for name in kind.model_fields:
+        said, other = getattr(own, name), getattr(shared, name)
+        if isinstance(said, BaseModel):
+            fields[name] = _joined(type(said), said, other)
+        else:
+            fields[name] = said if name in own.model_fields_set else other
+    return kind.model_construct(**fields)
+
+
+def digest(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def key_names(keys: Sequence[ClientKey]) -> list[str]:
+    """What the log calls the owner of each."""
+    return [key.name or f"key{number}" for number, key in enumerate(keys, 1)]

@@ -1,0 +1,85 @@
+"""Anthropic's Messages API as a dialect. Handed bodies by the route; hands on requests as the engine takes them, and
+for each a writer of its answer. Nothing is kept here but the name of the model that a caller used last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+
+from ...answering.turns import keys_in
+from ...store.store import Store
+from ...values.dialect import Decoded
+from ...values.events import Event, Failed
+from ...values.messages import said_since_question
+from ...values.request import ChatRequest, CitationStyle
+from ...values.sse import PING_EVENT
+from .encoder import Encoder
+from .errors import error_body, error_event, status_of
+from .handles import Handles
+from .history import conversation
+from .models import LastModels
+from .request import decode
+
+
+class MessagesDialect:
+    name = "messages"
+    citation_style: CitationStyle = "link"
+    ping = PING_EVENT
+
+    def __init__(self, store: Store, models: LastModels | None = None) -> None:
+        self._store = store
+        self._models = models
+
+    async def decode(self, raw: bytes, owner: str) -> Decoded:
+        asked = decode(raw)
+        model = await self._models.chosen(asked.model, owner) if self._models else asked.model
+        handles = Handles(await self._store.secret(), owner)
+        talk = conversation(asked.system, asked.messages, asked.tools, handles)
+        request = ChatRequest(
+            {**asked.body, "model": model, "messages": talk.messages},
+            asked.raw,
+            model,
+            asked.stream,
+            include_usage=True,
+            search=asked.search,
+            sources=talk.sources,
+            changed=True,
+            begun=said_since_question(talk.messages),
+            citations="none" if asked.shown else None,  # where blocks cite, the text needs no markers
+            left_out=asked.tools.left_out,
+            wants_no_tools=asked.wants_no_tools,
+        )
+
+        def writer() -> MessageWriter:
+            return MessageWriter(Encoder(asked, handles, talk.given))
+
+        ours = talk.sources or keys_in(talk.messages)  # nobody else could read these
+        return Decoded(request, writer, forward_to="" if ours else "/messages", as_sent=True, hidden_turns=True)
+
+    def status(self, failed: Failed) -> int:
+        return status_of(failed)
+
+    def error(self, failed: Failed) -> bytes:
+        return error_body(failed)
+
+    def error_event(self, failed: Failed) -> bytes:
+        return error_event(failed)
+
+
+class MessageWriter:
+    """An answer on its way out, streamed or whole."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+
+    def feed(self, events: Sequence[Event]) -> bytes:
+        return self._encoder.feed(events)
+
+    async def end(self, events: Sequence[Event]) -> bytes:
+        return self._encoder.feed(events)
+
+    async def whole(self, events: Sequence[Event]) -> bytes:
+        self._encoder.feed(events)
+        return orjson.dumps(self._encoder.message)

@@ -1,0 +1,340 @@
+"""Messages: events → the events of a message stream (`Encoder`), or one message (`message`). One machine makes both.
+
+Blocks stand one behind the other, each begun, written and stopped before the next begins. Our searches, and text that
+is cut behind each citation, are blocks for clients that named such a tool; for all others an answer is one text.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import orjson
+
+from tools.base import OPEN_PAGE
+from tools.ledger import Source
+
+from ...values.events import (
+    Begun,
+    Citation,
+    Event,
+    Failed,
+    Finished,
+    ReasoningDelta,
+    RoundFinished,
+    TextDelta,
+    ToolCallDelta,
+    ToolFinished,
+    ToolStarted,
+    UsageSeen,
+)
+from ...values.messages import answered_id, calls_in, text_of
+from .blocks import Block, CallBlock, PlainBlock, ServerCallBlock, TextBlock, ThinkingBlock
+from .errors import error_event
+from .found import ShownCalls, ToldCall, as_known
+from .handles import Handles
+from .history import OWN_SIGNATURE
+from .passages import best_sentence, pages_in
+from .request import MessagesRequest
+from .usage import as_usage
+
+_REASONS = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "content_filter": "refusal",
+}
+# Behind a marker these still belong to the sentence that it stands in.
+_CLOSING = re.compile(r"""[.,;:!?…)\]}"'”’»*_~。、，；：！？）】」』》]+""")
+
+
+class Encoder:
+    """`feed(events)` per batch; `message` is the answer as it stands. `given` is what earlier answers had read of their
+    sources, by URL."""
+
+    def __init__(self, request: MessagesRequest, handles: Handles, given: Mapping[str, str] | None = None) -> None:
+        self._tools = request.tools
+        self._thinks = request.thinks
+        self._cites = bool(request.shown)
+        self._handles = handles
+        self._given = dict(given or {})
+        self._head: dict[str, Any] = {
+            "id": "msg_" + secrets.token_hex(12),
+            "type": "message",
+            "role": "assistant",
+            "model": request.model,
+            "stop_reason": None,
+            "stop_sequence": None,
+        }
+        self._usage: dict[str, Any] = as_usage({})
+        self._out: list[bytes] = []
+        self._blocks: list[Block] = []
+        self._open: Block | None = None
+        self._position = 0  # in the whole text, in code points
+        self._blank = ""  # white space that waits for text: alone it makes no block
+        self._early: list[Source] = []  # cited before there was any text
+        self._calls: dict[int, CallBlock] = {}
+        self._shown = ShownCalls(request.shown, request.search.max_searches)
+        self._opened: dict[str, tuple[Source, ...]] = {}  # pages, by the call that opened them
+
+    @property
+    def message(self) -> dict[str, Any]:
+        return {**self._head, "content": [block.whole() for block in self._blocks], "usage": self._usage}
+
+    def feed(self, events: Iterable[Event]) -> bytes:
+        text = ""
+        for event in events:
+            if self._shown.ended and not isinstance(event, ToolFinished | RoundFinished):
+                self._show_results({})  # of a search before the question no round is told
+            if isinstance(event, TextDelta):
+                text += event.text
+            elif isinstance(event, Citation):
+                if self._cites:
+                    text = self._say_until(event.start, text)
+                    self._cite(event.source)
+            else:
+                self._say(text)
+                text = ""
+                self._take(event)
+        self._say(text)
+        out, self._out = b"".join(self._out), []
+        return out
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, Begun):
+            self._begin(event)
+        elif isinstance(event, ReasoningDelta):
+            self._reason(event)
+        elif isinstance(event, ToolCallDelta):
+            self._call(event)
+        elif isinstance(event, ToolStarted):
+            self._start(event)
+        elif isinstance(event, ToolFinished):
+            self._finish_tool(event)
+        elif isinstance(event, RoundFinished):
+            self._finish_round(event)
+        elif isinstance(event, UsageSeen):
+            self._usage = as_usage(event.usage)
+        elif isinstance(event, Finished):
+            self._finish(event.reason)
+        elif isinstance(event, Failed):
+            self._out.append(error_event(event))
+
+    def _begin(self, event: Begun) -> None:
+        self._head["model"] = event.model or self._head["model"]
+        self._send("message_start", message=self.message)
+
+    def _send(self, kind: str, **fields: Any) -> None:
+        payload = orjson.dumps({"type": kind, **fields})
+        self._out.append(b"event: %b\ndata: %b\n\n" % (kind.encode(), payload))
+
+    # Blocks
+
+    def _add(self, block: Block) -> None:
+        self._close()
+        self._blocks.append(block)
+        self._open = block
+        self._send("content_block_start", index=block.index, content_block=block.begun())
+
+    def _delta(self, block: Block, kind: str, **fields: Any) -> None:
+        self._send("content_block_delta", index=block.index, delta={"type": kind, **fields})
+
+    def _close(self) -> None:
+        block, self._open = self._open, None
+        if block is None:
+            return
+        if isinstance(block, TextBlock):
+            self._close_text(block)
+        elif isinstance(block, ThinkingBlock) and not block.signature:
+            self._sign(block, OWN_SIGNATURE)
+        self._send("content_block_stop", index=block.index)
+
+    # Text
+
+    def _say_until(self, place: int, text: str) -> str:
+        """The text up to a place in the answer; hands back what is behind it."""
+        cut = max(0, min(place - self._position, len(text)))
+        self._say(text[:cut])
+        return text[cut:]
+
+    def _say(self, text: str) -> None:
+        if not text:
+            return
+        self._position += len(text)
+        block = self._open
+        if isinstance(block, TextBlock) and block.is_closing:
+            closing = _CLOSING.match(text)
+            if closing:
+                self._write(block, closing[0])
+                text = text[closing.end() :]
+            if not text:
+                return
+            self._close()
+        if isinstance(self._open, TextBlock):
+            self._write(self._open, text)
+            return
+        self._blank += text
+        if not self._blank.isspace():
+            text, self._blank = self._blank, ""
+            self._begin_text(text)
+
+    def _begin_text(self, text: str) -> None:
+        block = TextBlock(len(self._blocks))
+        self._add(block)
+        block.cited += [(source, 0) for source in self._early]
+        self._early = []
+        self._write(block, text)
+
+    def _write(self, block: TextBlock, text: str) -> None:
+        block.write(text)
+        head = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,' % block.index
+        self._out.append(b'%b"delta":{"type":"text_delta","text":%b}}\n\n' % (head, orjson.dumps(text)))
+
+    def _cite(self, source: Source) -> None:
+        block = self._open
+        if not isinstance(block, TextBlock):
+            self._early.append(source)
+            return
+        block.is_closing = True
+        if (source, block.length) not in block.cited:
+            block.cited.append((source, block.length))
+
+    def _close_text(self, block: TextBlock) -> None:
+        """A citation goes into its block behind the text, while that is still open."""
+        for source, place in block.cited:
+            citation = self._citation(source, block, block.length - place)
+            block.citations.append(citation)
+            self._delta(block, "citations_delta", citation=citation)
+
+    def _citation(self, source: Source, block: TextBlock, behind: int) -> dict[str, Any]:
+        given = "\n".join(filter(None, (self._given.get(source.url), source.snippet)))
+        sentence = best_sentence("".join(block.text), given, source.title)
+        known = {**as_known(source), "snippet": sentence, "behind": behind}
+        return {
+            "type": "web_search_result_location",
+            "url": source.url,
+            "title": source.title,
+            "encrypted_index": self._handles.seal(known),
+            "cited_text": sentence,
+        }
+
+    # Thinking
+
+    def _reason(self, event: ReasoningDelta) -> None:
+        """Of all that is no text and no call, thoughts and refusals have a place here."""
+        if isinstance(refusal := event.fields.get("refusal"), str):
+            self._say(refusal)
+        if not self._thinks:
+            return
+        signed = event.fields.get("thinking_blocks")
+        if isinstance(signed, list) and signed:
+            for block in signed:
+                self._take_signed(block)
+        elif thought := event.text:
+            self._think(thought)
+
+    def _think(self, thought: str) -> None:
+        if not isinstance(self._open, ThinkingBlock):
+            self._add(ThinkingBlock(len(self._blocks)))
+        block = self._open
+        assert isinstance(block, ThinkingBlock)
+        block.text.append(thought)
+        self._delta(block, "thinking_delta", thinking=thought)
+
+    def _take_signed(self, block: Any) -> None:
+        """A block as its vendor wants it back. What there is to read of it may have been sent already."""
+        kind = block.get("type") if isinstance(block, dict) else None
+        if kind == "redacted_thinking":
+            self._add(PlainBlock(len(self._blocks), block))
+            self._close()
+        elif kind == "thinking":
+            if not isinstance(self._open, ThinkingBlock) and (thought := str(block.get("thinking") or "")):
+                self._think(thought)
+            if isinstance(self._open, ThinkingBlock):
+                self._sign(self._open, str(block.get("signature") or ""))
+                self._close()
+
+    def _sign(self, block: ThinkingBlock, signature: str) -> None:
+        block.signature = signature
+        self._delta(block, "signature_delta", signature=signature)
+
+    # Calls of the client's tools
+
+    def _call(self, event: ToolCallDelta) -> None:
+        """One call after the other. A server that mixes the pieces of several has the later ones wait."""
+        block = self._calls.get(event.index)
+        if block is None:
+            block = self._calls[event.index] = CallBlock(-1, event.id, self._tools.called(event.name))
+        block.arguments.append(event.arguments)
+        if block is self._open:
+            self._write_call(block, event.arguments)
+        elif block.index < 0 and not (isinstance(self._open, CallBlock) and not self._open.is_complete):
+            self._begin_call(block)
+
+    def _begin_call(self, block: CallBlock) -> None:
+        block.index = len(self._blocks)
+        self._add(block)
+        self._write_call(block, "".join(block.arguments))
+
+    def _write_call(self, block: CallBlock, arguments: str) -> None:
+        if arguments:
+            self._delta(block, "input_json_delta", partial_json=arguments)
+
+    def _begin_waiting_calls(self) -> None:
+        for block in self._calls.values():
+            if block.index < 0:
+                self._begin_call(block)
+
+    # Calls of ours
+
+    def _start(self, event: ToolStarted) -> None:
+        self._begin_waiting_calls()
+        for block in self._shown.start(event, len(self._blocks)):
+            self._add(block)
+            self._delta(block, "input_json_delta", partial_json=orjson.dumps(block.input).decode())
+        if isinstance(self._open, ServerCallBlock):
+            self._close()
+
+    def _finish_tool(self, event: ToolFinished) -> None:
+        self._shown.finish(event)
+        for source in event.sources:
+            if source.snippet:
+                self._given.setdefault(source.url, source.snippet)
+        if event.tool == OPEN_PAGE:
+            self._opened[event.id] = event.sources
+
+    def _finish_round(self, event: RoundFinished) -> None:
+        """What the model read of our results is known now: they are shown, and cited from here on."""
+        self._begin_waiting_calls()
+        told = _told(event)
+        for call_id, sources in self._opened.items():
+            for source, page in pages_in(told[call_id].text, sources) if call_id in told else ():
+                self._given[source.url] = page
+        self._opened.clear()
+        self._show_results(told)
+
+    def _show_results(self, told: Mapping[str, ToldCall]) -> None:
+        for call in self._shown.take(told):
+            for result in call.results(self._handles):
+                self._add(PlainBlock(len(self._blocks), result))
+                self._close()
+
+    # The end
+
+    def _finish(self, reason: str) -> None:
+        self._begin_waiting_calls()
+        self._show_results({})
+        self._close()
+        ended = {"stop_reason": _REASONS.get(reason, "end_turn"), "stop_sequence": None}
+        self._head |= ended
+        self._send("message_delta", delta=ended, usage=self._usage)
+        self._send("message_stop")
+
+
+def _told(event: RoundFinished) -> dict[str, ToldCall]:
+    written = {call["id"]: call["function"]["arguments"] for said in event.messages for call in calls_in(said)}
+    results = [(answered_id(said), text_of(said)) for said in event.messages if answered_id(said)]
+    return {id_: ToldCall(written.get(id_, ""), text) for id_, text in results}

@@ -1,0 +1,121 @@
+"""What the edge knows of clients of search engines: where their key stands, and which web pages may search through us.
+Handed the head of a request, and its body where no header holds a key; hands on headers that hold it, or refuses.
+
+These paths alone are so lenient. Everywhere else a key is a header.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import Mapping, Sequence
+from urllib.parse import parse_qs
+
+import orjson
+from starlette.types import Message, Receive, Scope
+
+from ..values.errors import refuse
+from .bodies import too_late
+
+Headers = Mapping[bytes, Sequence[bytes]]
+
+MOST_UNKNOWN = 64 * 1024  # bytes of a body that are read before anybody knows whose it is
+_KEY_IN_BODY = frozenset({"/search", "/extract"})
+_KEY_HEADERS = (b"authorization", b"x-api-key", b"x-groundwire-key")
+_BASIC = b"basic "
+_FROM_ELSEWHERE = frozenset({b"cross-site", b"same-site"})  # a site has many origins: each port of this machine is one
+
+
+def searches_by_get(scope: Scope) -> bool:
+    """As SearXNG does it: at its own path, and at the root if there is something to search for."""
+    if scope["method"] not in ("GET", "HEAD"):
+        return False
+    return scope["path"] == "/search" or (scope["path"] == "/" and "q" in query_of(scope))
+
+
+def counted_path(scope: Scope) -> str:
+    """Where the limits of a key look up what a request needs: a search at the root needs what any other does."""
+    return "/search" if searches_by_get(scope) else str(scope["path"])
+
+
+def query_of(scope: Scope) -> dict[str, str]:
+    """The parameters of a GET; of one that is repeated the last."""
+    try:
+        given = parse_qs(scope["query_string"].decode("ascii"), keep_blank_values=True, max_num_fields=100)
+    except ValueError:
+        raise refuse(400, "The address of the request has a query that cannot be read.", code="bad_request") from None
+    return {name: values[-1] for name, values in given.items()}
+
+
+def check_page(scope: Scope, headers: Headers, *, listed: bool) -> None:
+    """A page may send a GET anywhere without asking, with the password that a browser remembers: but not search. What
+    MCP says of origins is the same."""
+    if listed or not (searches_by_get(scope) or scope["path"] == "/mcp"):
+        return
+    sites = {value.strip().lower() for value in headers.get(b"sec-fetch-site", ())}
+    if b"origin" in headers or sites & _FROM_ELSEWHERE:
+        text = "Web pages may not search here. List the page's origin in `server.cors` if it should."
+        raise refuse(403, text, kind="permission_error", code="origin_not_allowed")
+
+
+def with_password_as_key(scope: Scope, headers: Headers) -> Headers:
+    """`http://x:KEY@host`: the only way in which clients of SearXNG can send a key."""
+    given = headers.get(b"authorization", ())
+    if len(given) != 1 or given[0][: len(_BASIC)].lower() != _BASIC or not searches_by_get(scope):
+        return headers
+    try:
+        password = b64decode(given[0][len(_BASIC) :].strip(), validate=True).partition(b":")[2]
+    except (NotBase64, ValueError):
+        return headers
+    return {**headers, b"authorization": [b"Bearer " + password]}
+
+
+async def with_key_of_body(
+    scope: Scope, headers: Headers, receive: Receive, patience: float
+) -> tuple[Headers, Receive]:
+    """Older clients of Tavily send `api_key` beside the query. The body comes once more with what is handed on."""
+    may_hold_one = scope["method"] == "POST" and scope["path"] in _KEY_IN_BODY
+    if not may_hold_one or any(name in headers for name in _KEY_HEADERS):
+        return headers, receive
+    kept = _Kept(receive)
+    try:
+        async with asyncio.timeout(patience):
+            raw = await kept.read()
+    except TimeoutError:
+        raise too_late() from None
+    key = _key_in(raw)
+    return ({**headers, b"authorization": [b"Bearer " + key]} if key else headers), kept
+
+
+def _key_in(raw: bytes) -> bytes:
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return b""
+    key = body.get("api_key") if isinstance(body, dict) else None
+    return key.encode("latin-1", "replace") if isinstance(key, str) else b""
+
+
+class _Kept:
+    """A body that was read before its time, for who reads it next."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._messages: list[Message] = []
+
+    async def read(self) -> bytes:
+        """All of it; nothing, if there is more than anybody unknown may send."""
+        parts: list[bytes] = []
+        size = 0
+        more = True
+        while more and size <= MOST_UNKNOWN:
+            message = await self._receive()
+            self._messages.append(message)
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            more = bool(message.get("more_body"))
+        return b"" if more or size > MOST_UNKNOWN else b"".join(parts)
+
+    async def __call__(self) -> Message:
+        return self._messages.pop(0) if self._messages else await self._receive()

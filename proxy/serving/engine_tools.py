@@ -1,0 +1,75 @@
+"""Our two tools for one request of a client that takes us for a search engine. Handed what the engine's dialect
+understood; hands back what was found and what pages say, behind the same keys, limits and policies as `/v1/search`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from providers.errors import ProviderError
+from tools.base import OPEN_PAGE, WEB_SEARCH, BadArguments
+from tools.pages import cut
+from tools.provenance import Refused
+from tools.render import SearchAnswer, sentence
+from tools.web_search import SearchArguments
+
+from ..context import RequestContext
+from ..dialects.engines import EngineSearch, ReadText
+from ..house import House
+from ..values.errors import RequestError, refuse
+from ..values.language import accepted_language
+from .tool_routes import check_arguments, check_permission, session_for, tell_tool
+
+
+class EngineTools:
+    """`asked` is the search, where there is one."""
+
+    def __init__(self, house: House, context: RequestContext, asked: EngineSearch | None = None) -> None:
+        self._house = house
+        self._context = context
+        self._asked = asked or EngineSearch({})
+        language = self._asked.language or accepted_language(context.headers.get("accept-language", ""))
+        self._session = session_for(
+            house, context, country=self._asked.country, language=language, limit=self._asked.limit, cite=False
+        )
+        self._longest = house.toolbox.policy.max_characters
+
+    async def search(self) -> SearchAnswer:
+        """What was found, nothing or something. Where nobody could serve it, `fault` is "providers"."""
+        check_permission(self._house.search, self._context, "search")
+        arguments = self._asked.arguments
+        check_arguments(SearchArguments, arguments, self._asked.names)
+        began = time.perf_counter()
+        answer = await self._session.search_once(arguments)
+        tell_tool(self._context, WEB_SEARCH, answer.ok, began, arguments)
+        if answer.fault == "arguments":
+            raise refuse(400, answer.message, code="invalid_value")
+        return answer
+
+    async def pages(self, urls: Sequence[str], query: str = "", length: int | None = None) -> list[ReadText]:
+        """All of them together, in their order. With a query the passages that speak of it, no longer than `length`."""
+        check_permission(self._house.read, self._context, "read pages")
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._page(url, query, length)) for url in urls]
+        return [task.result() for task in tasks]
+
+    async def _page(self, url: str, query: str, length: int | None) -> ReadText:
+        began = time.perf_counter()
+        try:
+            page = await self._session.page_once(url)
+            text = page.text[: cut(page.text, 0, self._longest)]
+            if query and length is not None:
+                part, _ = await self._session.reader.part(page.address.url, 0, query, length)
+                text = part.content
+            read = ReadText(url, page.title, text)
+        except (BadArguments, Refused, ProviderError) as error:
+            read = ReadText(url, error=sentence(error))
+        tell_tool(self._context, OPEN_PAGE, not read.error, began, {"url": url})
+        return read
+
+
+def nobody_served(answer: SearchAnswer) -> RequestError:
+    """For clients to whom an empty list would say that there is nothing to be found."""
+    return refuse(502, answer.message, code="providers_failed")

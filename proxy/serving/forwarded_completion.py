@@ -1,0 +1,266 @@
+"""An upstream's answer to a completion, on its way to the client as bytes: looked at before anything is sent, so that
+what is no answer gets the status it deserves, and the client the form that it asked for. Handed the upstream's reply.
+What is right is not changed: a stream passes through `ForwardedStream`, a whole answer as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from starlette.types import Send
+
+from ..context import RequestContext
+from ..upstreams.chunks import ChunkReader
+from ..upstreams.fallback import FallbackPlan
+from ..upstreams.transport import Broken, Reply
+from ..values.errors import failure, too_large, truncated
+from ..values.events import Event, Failed, UsageSeen
+from ..values.first_bytes import is_json, is_markup
+from ..values.sse import DONE, EventTooLong, SSEDecoder, encode
+from ..watching.steps import FirstContent
+from .delivery import EventStream, send_body
+from .forwarded_answer import ForwardedAnswer, ForwardedRequest, Refusal, gathered
+from .forwarded_json import NO_JSON, as_chunk, error_in, is_utf8, parsed, replaced, usage_in
+from .forwarded_stream import ForwardedStream
+
+_MOST_EARLY = 65_536  # bytes of blanks and comments before an answer begins
+_LOOKED_AT = 65_536  # bytes of a whole answer that are awaited before it is sent: no error is longer
+_LARGEST = 32 * 1024 * 1024  # bytes of an answer that must be had whole before it can be sent
+_LAST_BYTES = 0.05  # seconds that the end of a body is awaited, so that its connection can be used again
+
+
+class ForwardedCompletion(ForwardedAnswer, ABC):
+    """Tells by its first bytes what came, whatever it is labelled."""
+
+    async def _answer(self, reply: Reply) -> Refusal | None:
+        first = await _first_bytes(reply.chunks)
+        if not first or first.isspace():
+            return Refusal(truncated())
+        if is_markup(first):
+            return Refusal(self._forwarding.unreadable(first, self._own_key))
+        if is_json(_media_type(reply), first):
+            return await self._take_json(reply, first)
+        return await self._take_events(reply, first)
+
+    @abstractmethod
+    async def _take_json(self, reply: Reply, first: bytes) -> Refusal | None: ...
+
+    @abstractmethod
+    async def _take_events(self, reply: Reply, first: bytes) -> Refusal | None: ...
+
+    def _no_answer(self, answer: Any) -> Refusal | None:
+        """Why a body is none."""
+        if answer is NO_JSON:
+            text = "The model's server sent an answer that is not valid JSON."
+            return Refusal(failure(502, text, code="upstream_bad_response"))
+        failed = error_in(answer)
+        return Refusal(self._dressed(failed)) if failed else None
+
+    def _dressed(self, failed: Failed) -> Failed:
+        return self._forwarding.dressed(failed, self._own_key)
+
+    @property
+    def _own_key(self) -> str:
+        """The key that the client brought for the upstream, if it did."""
+        return self._request.headers.get("authorization", "")
+
+
+class StreamedCompletion(ForwardedCompletion):
+    def __init__(
+        self,
+        context: RequestContext,
+        send: Send,
+        plan: FallbackPlan,
+        request: ForwardedRequest,
+        stream: EventStream,
+    ) -> None:
+        super().__init__(context, send, plan, request, stream)
+        self._out = stream
+        self._events = ForwardedStream()
+        self._headers: dict[str, str] = {}
+        self._early = b""  # what came before the first event
+        self._said = False  # an event has left
+        self._content_told = False
+
+    async def _take_events(self, reply: Reply, first: bytes) -> Refusal | None:
+        self._headers = _as_stream(reply)
+        events = self._events
+        try:
+            self._note_piece(first)
+            await self._pass_read(first)
+            if not events.over:
+                await self._pass_reads(reply.chunks)
+            await self._write(events.end())
+        except Broken as broken:
+            await self._write(events.end(broken.failed))
+        if events.failed:
+            return await self._end_failed(events.failed)
+        self._note_end(reply.status)
+        self._observer.succeed()
+        try:
+            await _finish(reply.chunks)
+        finally:
+            await self._out.close()
+        return None
+
+    async def _pass_reads(self, chunks: AsyncIterator[bytes]) -> None:
+        events = self._events
+        async for data in chunks:
+            self._note_piece(data)
+            if not self._content_told:
+                await self._pass_read(data)
+            elif out := events.feed(data):  # from now on there is nothing to decide
+                await self._out.write(out)
+            if events.over:
+                return
+
+    async def _pass_read(self, data: bytes) -> None:
+        out = self._events.feed(data)
+        if self._events.content_began:
+            self._tell_content()
+        await self._write(out)
+
+    async def _write(self, out: bytes) -> None:
+        if self._early:
+            out = self._early + out
+            self._early = b""
+        events, stream = self._events, self._out
+        if not out or (events.failed and not self._said and not events.content_began):
+            return  # a failure is all there is: it may have a status of its own
+        if not (events.begun or stream.started or len(out) > _MOST_EARLY):
+            self._early = out
+            return
+        self._said = events.begun
+        if not stream.started:
+            stream.headers |= self._headers
+        await stream.write(out)
+
+    async def _end_failed(self, found: Failed) -> Refusal | None:
+        failed = self._dressed(found)
+        if not self._said:
+            return Refusal(failed)
+        self._note_failure(failed, "upstream_error")
+        theirs = self._events.error_event if failed.status == found.status else b""
+        shown = self._forwarding.without_key(theirs, self._own_key) if theirs else self._dialect.error_event(failed)
+        await self._out.end(shown)
+        return None
+
+    async def _take_json(self, reply: Reply, first: bytes) -> Refusal | None:
+        """One body where a stream was asked for: a stream of one chunk."""
+        body, whole = await gathered(reply.chunks, _LARGEST, first)
+        if not whole:
+            return Refusal(too_large())
+        answer = parsed(body)
+        if refusal := self._no_answer(answer):
+            return refusal
+        chunk = as_chunk(answer)
+        if chunk is None:
+            return Refusal(truncated())
+        self._usage = usage_in(chunk)
+        self._tell_content()
+        if not self._out.started:
+            self._out.headers |= _as_stream(reply)
+        await self._out.write(encode(json.dumps(chunk, separators=(",", ":")).encode()) + DONE)
+        self._note_piece(body)
+        self._note_end(reply.status)
+        await self._out.close()
+        return None
+
+    def _tell_content(self) -> None:
+        self._content_told = True
+        self._observer.tell(FirstContent())
+
+    def _counted(self) -> Mapping[str, Any]:
+        return self._usage or self._events.usage
+
+
+class WholeCompletion(ForwardedCompletion):
+    async def _take_json(self, reply: Reply, first: bytes) -> Refusal | None:
+        body, whole = await gathered(reply.chunks, _LOOKED_AT, first)
+        if not whole:
+            await self._pass_bytes(reply, body)
+            return None
+        answer = parsed(body)
+        if answer is NO_JSON and not is_utf8(body):
+            body = replaced(body)
+            answer = parsed(body)
+        if refusal := self._no_answer(answer):
+            return refusal
+        self._usage = usage_in(answer) if isinstance(answer, dict) else {}
+        await self._send_whole(reply, body)
+        return None
+
+    async def _take_events(self, reply: Reply, first: bytes) -> Refusal | None:
+        """A stream where one body was asked for: its events as one body, where events can say it all."""
+        if self._request.writer is None:
+            text = "The model's server sent a stream where one answer was asked for."
+            return Refusal(failure(502, text, code="upstream_bad_response"))
+        events = await self._read_events(reply.chunks, first)
+        if isinstance(events[-1], Failed):
+            return Refusal(self._dressed(events[-1]))
+        self._usage = next((event.usage for event in events if isinstance(event, UsageSeen)), {})
+        await self._send_whole(reply, await self._request.writer().whole(events))
+        return None
+
+    async def _send_whole(self, reply: Reply, body: bytes) -> None:
+        self._started = True
+        self._note_piece(body)
+        await send_body(self._send, reply.status, body, {**_as_json(reply), **self._request.down})
+        self._note_end(reply.status)
+
+    async def _read_events(self, chunks: AsyncIterator[bytes], first: bytes) -> list[Event]:
+        decoder = SSEDecoder()
+        reader = ChunkReader(frozenset(self._plan.current.upstream.config.without_repairs))
+        events: list[Event] = []
+        size, data = 0, first
+        try:
+            while data and not reader.over:
+                events += reader.feed(decoder.feed(data))
+                size += len(data)
+                if size > _LARGEST:
+                    return [too_large()]
+                data = await anext(chunks, b"")
+        except EventTooLong:
+            return [too_large()]
+        except Broken as broken:
+            if not reader.complete:
+                return [broken.failed]
+        return events if reader.over else events + reader.flush(decoder.flush())
+
+
+async def _first_bytes(chunks: AsyncIterator[bytes]) -> bytes:
+    """Only what comes behind the blanks says what this is."""
+    first = b""
+    async for data in chunks:
+        first += data
+        if not first.isspace() or len(first) > _MOST_EARLY:
+            break
+    return first
+
+
+async def _finish(chunks: AsyncIterator[bytes]) -> None:
+    """Reads the last bytes of a body that has said everything: a connection left in its middle is lost."""
+    with suppress(TimeoutError, Broken):
+        async with asyncio.timeout(_LAST_BYTES):
+            async for _ in chunks:
+                pass
+
+
+def _media_type(reply: Reply) -> str:
+    return reply.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _as_json(reply: Reply) -> dict[str, str]:
+    """The headers of a body that is JSON, whatever it was labelled."""
+    labelled = _media_type(reply) == "application/json"
+    return {**reply.headers} if labelled else {**reply.headers, "content-type": "application/json"}
+
+
+def _as_stream(reply: Reply) -> dict[str, str]:
+    labelled = _media_type(reply) == "text/event-stream"
+    return {name: value for name, value in reply.headers.items() if labelled or name != "content-type"}

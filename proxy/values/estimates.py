@@ -1,0 +1,43 @@
+"""How many tokens there were, where nobody said: an answer that broke off, a stream without usage. Handed what was
+asked and how much came back; hands on an estimate, which is marked as one wherever it is shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from .messages import texts_in
+
+_CHARACTERS = 4  # of a token, about, in most languages that are written with letters
+_EVENT = b"data:"
+# Pictures, files and sounds, whose letters are no tokens.
+_ENCODED = re.compile(rb';base64,[A-Za-z0-9+/=_-]++|"data"\s*:\s*"[A-Za-z0-9+/=_-]{100,}+"')
+
+
+def tokens_of(characters: int) -> int:
+    return -(-characters // _CHARACTERS)
+
+
+def tokens_asked(body: Mapping[str, Any] | bytes) -> int:
+    """What a request holds: by its size, if it is still bytes, unless that says nothing."""
+    if not isinstance(body, bytes):
+        return tokens_of(sum(map(len, _texts(body))))
+    return tokens_of(len(_ENCODED.sub(b"", body)))
+
+
+def tokens_streamed(size: int, piece: bytes) -> int:
+    """What a stream of that many bytes held, by how many events stand in a piece of it: servers send a token in
+    each."""
+    return round(size * piece.count(_EVENT) / len(piece)) if piece else 0
+
+
+def _texts(body: object) -> list[str]:
+    if not isinstance(body, Mapping):
+        return []
+    messages, given = body.get("messages"), body.get("input") or body.get("prompt")
+    said = messages if isinstance(messages, list) else []
+    contents = [message.get("content") for message in said if isinstance(message, Mapping)]
+    plain = [text for text in given if isinstance(text, str)] if isinstance(given, list) else texts_in(given)
+    return [text for content in contents for text in texts_in(content)] + plain

@@ -1,0 +1,148 @@
+"""The way of the log's lines to their descriptor: a queue with an end, and a thread that writes. Handed lines, it never
+waits: a pipe that nobody reads, or a disk that hangs, costs lines and no request. What is lost is counted, and said as
+soon as there is room again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import select
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+ROOM = 1 << 20  # characters that may wait
+_PAUSE = 0.02  # seconds between two writes: under load many lines then go out with one, and wake the thread once
+_PATIENCE = 1.0  # how long the end waits for a reader that takes nothing
+_LONGEST_END = 5.0
+
+
+class LineQueue:
+    """Lines in their order, up to `room` characters. The first one that does not fit is lost, and so are those after it
+    until the queue is emptied: what is missing is missing in one place, behind the lines that are taken."""
+
+    def __init__(self, room: int = ROOM) -> None:
+        self._room = room
+        self._lines: list[str] = []
+        self._size = 0
+        self._missing = 0
+        self._lock = threading.Lock()
+        self.dropped = 0  # in all
+
+    def __bool__(self) -> bool:
+        return bool(self._lines or self._missing)
+
+    def put(self, line: str) -> None:
+        with self._lock:
+            if self._missing or self._size + len(line) > self._room:
+                self._missing += 1
+                self.dropped += 1
+            else:
+                self._size += len(line)
+                self._lines.append(line)
+
+    def take(self) -> tuple[list[str], int]:
+        """All that wait, and how many are missing behind them."""
+        with self._lock:
+            taken = self._lines, self._missing
+            self._lines, self._size, self._missing = [], 0, 0
+            return taken
+
+
+class LogWriter:
+    def __init__(self, descriptor: int, lost: Callable[[int], str], *, encoding: str = "utf-8") -> None:
+        self._descriptor = descriptor
+        self._encoding = encoding
+        self._lost = lost
+        self._queue = LineQueue()
+        self._wake = threading.Event()
+        self._asleep = False
+        self._closing = threading.Event()
+        self._written = 0  # bytes
+        self._torn = False  # the last line that went out has no end
+        self._unsaid = 0  # lines that are missing before the next one
+        self._failed = 0  # lines that could not be written, in all
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    @property
+    def dropped(self) -> int:
+        return self._queue.dropped + self._failed
+
+    def write(self, line: str) -> None:
+        self._queue.put(line)
+        if self._asleep:
+            self._asleep = False
+            self._wake.set()
+        elif self._closing.is_set():
+            self._write_late()
+
+    def close(self) -> None:
+        """Writes what waits, as long as somebody takes it."""
+        self._closing.set()
+        self._wake.set()
+        end = time.monotonic() + _LONGEST_END
+        before = -1
+        while self._thread.is_alive() and self._written != before and time.monotonic() < end:
+            before = self._written
+            self._thread.join(_PATIENCE)
+
+    def _run(self) -> None:
+        while True:
+            while self._queue:
+                self._write(*self._queue.take())
+                self._closing.wait(_PAUSE)
+            if self._closing.is_set():
+                return
+            self._asleep = True
+            if self._queue:  # it came before we said so
+                self._asleep = False
+                continue
+            self._wake.wait()
+            self._wake.clear()
+
+    def _write_late(self) -> None:
+        """After the end: what the interpreter has still to say while it goes, if it can be said without waiting."""
+        ready = select.poll()
+        ready.register(self._descriptor, select.POLLOUT)
+        if not self._thread.is_alive() and ready.poll(0):
+            self._write(*self._queue.take())
+
+    def _write(self, lines: list[str], missing: int) -> None:
+        """Lines, with a word about those that are missing before and behind them."""
+        before, self._unsaid = self._unsaid, 0
+        said = [*self._about(before), *lines, *self._about(missing)]
+        start = "\n" if self._torn else ""
+        data = (start + "\n".join(said) + "\n").encode(self._encoding, "backslashreplace")
+        written = self._put_out(data)
+        if written < len(data):  # nobody reads it any more, or the disk is full
+            whole = self._whole_in(said, written - len(start))
+            of_lines = min(max(whole - bool(before), 0), len(lines))
+            self._unsaid = (0 if whole and before else before) + len(lines) - of_lines + missing
+            self._failed += len(lines) - of_lines
+        if written:
+            self._torn = data[written - 1 : written] != b"\n"
+
+    def _about(self, missing: int) -> list[str]:
+        return [self._lost(missing)] if missing else []
+
+    def _whole_in(self, lines: list[str], written: int) -> int:
+        """How many of the lines are in what was written."""
+        for count, line in enumerate(lines):
+            written -= len(line.encode(self._encoding, "backslashreplace")) + 1
+            if written < 0:
+                return count
+        return len(lines)
+
+    def _put_out(self, data: bytes) -> int:
+        """How much of it was written."""
+        rest = memoryview(data)
+        with suppress(OSError, ValueError):
+            while rest:
+                count = os.write(self._descriptor, rest)
+                self._written += count
+                rest = rest[count:]
+        return len(data) - len(rest)
