@@ -6,6 +6,7 @@
 #   make faults     the tests of faults, and docs/faults.md made from them
 #   make load       overload, floods, slow readers, …         make soak     20 minutes with 5 % faults (MINUTES=20)
 #   make lock       requirements.lock anew, from constraints.txt        make sbom     build/sbom.json, from that
+#   make fuzz       the property tests with new examples each time: what it finds becomes an example of its test (TIMES=10)
 #   make test-model the road with a real, small language model (220 MB of packages)
 #   make test-clients   programs of other people, Open WebUI in a browser among them (3 GB of packages)
 
@@ -16,7 +17,7 @@ NODE_CLIENTS := tests/clients/node
 NODE_PROGRAMS := tests/programs/node
 PINNED := tests/programs/constraints
 
-.PHONY: install demo serve test test-model test-clients faults check bench load soak lock sbom clean
+.PHONY: install demo serve test test-model test-clients fuzz faults check bench load soak lock sbom clean
 
 install: .venv/.made
 
@@ -34,6 +35,9 @@ test-model: install .venv-model/.made
 
 test-clients: install .venv-programs/.made .venv-aider/.made .venv-webui/.made $(NODE_PROGRAMS)/node_modules/.made
 	GROUNDWIRE_PROGRAMS=1 .venv/bin/pytest tests/programs
+
+fuzz: install
+	for time in $$(seq $(or $(TIMES),10)); do GROUNDWIRE_FUZZ=1 .venv/bin/pytest -n 2 -m hypothesis tests || exit 1; done
 
 faults: install
 	.venv/bin/pytest -n 2 --deselect tests/faults/test_page.py tests/faults

@@ -56,7 +56,7 @@ STAYS = [
     "[1] [A title](https://good.example/page?x=1)",
     "<https://good.example/x> https://good.example/x,y. (https://good.example) www.good.example",
     "https://good.example/?to=https://evil.example/x",
-    "[top](#top) [next](/next/page) [file](docs/file.md?x=1&y=2) [empty]() [words](see below)",
+    "[top](#top) [next](/next/page) [file](docs/file.md?x=1&y=2) [empty]() [blank]( ) [words](see below)",
     "[Note]: this is text\n\n[ref]: https://user.example/x\n[page]: https://good.example/page?x=1",
     "x<sub>2</sub> and a line<br>break, <a href=\"https://good.example/\">good</a>",
     "`curl https://evil.example/x` and ``a ` [b](https://evil.example)`` and `<img src=//evil.example>`",
@@ -165,7 +165,7 @@ def foreign(text: str) -> list[str]:
         r"(?:https?|ftp):[/\\]+(?![/\\])(?!(?:www\.)?(?:good|user)\.example(?![\w.@%&\\)-]*[\w@%&\\])).*", outside, re.I
     )
     found += re.findall(r"www\.(?!(?:good|user)\.example(?![\w.@%&\\-]*[\w@%&\\]))\w.*", outside, re.I)
-    found += re.findall(r"\]\((?!https?://(?:www\.)?(?:good|user)\.example[/?#)]|[\w#/?.,~=+%-]|\)).*", outside)
+    found += re.findall(r"\]\((?! ?(?:https?://(?:www\.)?(?:good|user)\.example[/?#)]|[\w#/?.,~=+%-]|\))).*", outside)
     return found + re.findall(r"(?<!\\)<[a-z]+[\s/][^>]*=.*", outside, re.I)
 
 
@@ -203,6 +203,7 @@ WITH_CODE = st.lists(ATOMS | CODE, max_size=14).map("".join)
 @given(TEXTS)
 @settings(max_examples=300, deadline=None)
 @example("[x](https://good.example).evil.example/")
+@example("[x]( ) [x]( /path) [x]( https://evil.example)")
 def test_whatever_is_written_no_foreign_address_is_left(text: str) -> None:
     shown = run([text])
     assert not foreign(shown), shown
