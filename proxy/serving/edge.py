@@ -6,12 +6,10 @@ that any room raises become their HTTP answer here, dressed in the dialect of th
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
-import secrets
 from collections.abc import Callable, Sequence
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..callers.caller import Caller
 from ..callers.keys import ClientKeys
@@ -20,24 +18,21 @@ from ..callers.standing import Standing
 from ..config.settings import Config, ServerConfig
 from ..context import RequestContext, attach
 from ..values.dialect import Dialect
-from ..values.errors import RequestError, crashed, refuse, shutting_down
+from ..values.errors import RequestError, refuse
 from ..values.events import Failed
 from ..values.response_paths import is_about_stored_response
-from ..watching.contents import printable
 from ..watching.observer import Listener, Observer
 from ..watching.prices import NO_PRICES, PriceList
 from . import cors, engine_doors
+from .arrival import Arrival, id_headers, new_request_id
 from .cors import ListedOrigins
-from .delivery import raw_headers, send_failure
+from .delivery import raw_headers
 from .refusal import refusal
-
-log = logging.getLogger("groundwire")
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 compared with, not bound
 _HOST = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::[0-9]*)?")
-_UPSTREAM_LIMITS = (b"x-ratelimit-", b"anthropic-ratelimit-")
 _UPLOADS = ("/v1/audio/", "/v1/images/")  # where OpenAI's own API takes forms
 
 Headers = dict[bytes, list[bytes]]
@@ -80,8 +75,31 @@ class Edge:
             await self._app(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        dialect = self._dialect_of(scope["path"])
-        request_id = _new_id()
+        arrival = self._arrival(scope, send)
+        task = asyncio.current_task()
+        assert task is not None
+        self._under_way.add(task)
+        try:
+            await self._let_in(arrival, receive)
+        except RequestError as error:
+            await arrival.refuse(error.failed)
+        except Exception:  # the last boundary: whatever it is, the client gets an answer and the log the trace
+            broken_off = arrival.is_answered
+            await arrival.give_up()
+            if broken_off:
+                raise  # the server breaks the connection off, so that half an answer does not look whole
+        except asyncio.CancelledError:
+            if not self.stopping:
+                arrival.observer.fail("cancelled")
+                raise
+            task.uncancel()
+            await arrival.break_off()
+        finally:
+            self._under_way.discard(task)
+            arrival.observer.end()
+
+    def _arrival(self, scope: Scope, send: Send) -> Arrival:
+        dialect, request_id = self._dialect_of(scope["path"]), new_request_id()
         observer = Observer(
             self._listeners,
             request_id=request_id,
@@ -90,64 +108,27 @@ class Edge:
             dialect=dialect.name,
             prices=self._prices,
         )
-        standing: Standing | None = None
-        origin = self._origins.of(scope["headers"]) if self._origins else b""
+        return Arrival(scope, send, request_id, dialect, observer, self._origins, hides_limits=self._keys.required)
 
-        async def send_marked(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                observer.status = message["status"]
-                if self._keys.required:
-                    message["headers"] = _with_limits(message["headers"], standing)
-                message["headers"] += [(name, request_id.encode()) for name in _id_headers(dialect)]
-                if self._origins:
-                    message["headers"] = cors.shared_with(origin, message["headers"])
-            await send(message)
-
-        async def answer_failure(failed: Failed) -> None:
-            observer.fail(failed.error.get("code"))
-            await send_failure(send_marked, dialect, failed)
-
-        task = asyncio.current_task()
-        assert task is not None
-        self._under_way.add(task)
-        try:
-            headers = _headers(scope)
-            self._check_host(headers)
-            if origin and cors.is_preflight(scope["method"], headers):
-                await _answer_preflight(send_marked, headers)
-                return
-            engine_doors.check_page(scope, headers, listed=bool(origin))
-            caller, receive = await self._identify(scope, headers, receive)
-            observer.caller = caller.name
-            if b"upgrade" in headers:
-                _refuse_websocket(scope, headers)
-            standing = await self._standing(caller, scope, dialect)
-            if standing and standing.refusal:
-                raise RequestError(standing.refusal)
-            if scope["method"] == "POST":
-                self._check_content_type(scope["path"], headers, listed=bool(origin))
-            left = standing.searches_left if standing else None
-            attach(scope, self._context(request_id, dialect, observer, caller, headers, left))
-            await self._app(scope, receive, send_marked)
-        except RequestError as error:
-            await answer_failure(error.failed)
-        except Exception:  # the last boundary: whatever it is, the client gets an answer and the log the trace
-            log.exception("%s %s failed %s", observer.method, printable(observer.path, 200), request_id)
-            observer.fail("internal_error")
-            if observer.status:
-                raise  # the server breaks the connection off, so that half an answer does not look whole
-            await answer_failure(crashed())
-        except asyncio.CancelledError:
-            if not self.stopping:
-                observer.fail("cancelled")
-                raise
-            task.uncancel()
-            if not observer.status:
-                await answer_failure(shutting_down())
-            observer.fail("shutting_down")
-        finally:
-            self._under_way.discard(task)
-            observer.end()
+    async def _let_in(self, arrival: Arrival, receive: Receive) -> None:
+        """All that is asked of a request, in the order in which the answers are owed: what is refused to anybody comes
+        before the key, what a key may not do before what its body would cost."""
+        scope, headers = arrival.scope, _headers(arrival.scope)
+        self._check_host(headers)
+        if arrival.origin and cors.is_preflight(scope["method"], headers):
+            await _answer_preflight(arrival.send, headers)
+            return
+        engine_doors.check_page(scope, headers, listed=bool(arrival.origin))
+        caller, receive = await self._identify(scope, headers, receive)
+        arrival.observer.caller = caller.name
+        _check_upgrade(scope, headers)
+        arrival.standing = await self._standing(caller, scope, arrival.dialect)
+        if arrival.standing and arrival.standing.refusal:
+            raise RequestError(arrival.standing.refusal)
+        if scope["method"] == "POST":
+            self._check_content_type(scope["path"], headers, listed=bool(arrival.origin))
+        attach(scope, self._context(arrival, caller, headers))
+        await self._app(scope, receive, arrival.send)
 
     async def _standing(self, caller: Caller, scope: Scope, dialect: Dialect) -> Standing | None:
         """Where the caller stands with its limits; None where it has none."""
@@ -156,18 +137,11 @@ class Edge:
         path = engine_doors.counted_path(scope)
         return await self._limiter.admit(caller.limits, scope["method"], path, dialect.name)
 
-    def _context(
-        self,
-        request_id: str,
-        dialect: Dialect,
-        observer: Observer,
-        caller: Caller,
-        headers: Headers,
-        searches_left: int | None,
-    ) -> RequestContext:
+    def _context(self, arrival: Arrival, caller: Caller, headers: Headers) -> RequestContext:
         deadline = asyncio.get_running_loop().time() + self._request_timeout
         readable = {name.decode("latin-1"): values[-1].decode("latin-1") for name, values in headers.items()}
-        return RequestContext(request_id, dialect, deadline, observer, caller, readable, searches_left)
+        left = arrival.standing.searches_left if arrival.standing else None
+        return RequestContext(arrival.request_id, arrival.dialect, deadline, arrival.observer, caller, readable, left)
 
     def change(self, config: Config) -> None:
         """For the requests to come the keys, groups and prices of this config count."""
@@ -179,7 +153,7 @@ class Edge:
     ) -> bytes:
         """The answer to what never became a request, with as many of its headers as were read. Whoever watches is told
         of it like of any other."""
-        dialect, request_id = self._dialect_of(path), _new_id()
+        dialect, request_id = self._dialect_of(path), new_request_id()
         observer = Observer(
             self._listeners, request_id=request_id, method=method or "-", path=path or "-", dialect=dialect.name
         )
@@ -187,7 +161,7 @@ class Edge:
         observer.status = dialect.status(failed)
         observer.fail(failed.error["code"])
         observer.end()
-        said = {**failed.headers, **{name.decode(): request_id for name in _id_headers(dialect)}}
+        said = {**failed.headers, **{name.decode(): request_id for name in id_headers(dialect)}}
         if self._origins:
             raw = cors.shared_with(self._origins.of(headers), raw_headers(said))
             said = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
@@ -243,27 +217,12 @@ async def _answer_preflight(send: Send, headers: Headers) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-def _refuse_websocket(scope: Scope, headers: Headers) -> None:
+def _check_upgrade(scope: Scope, headers: Headers) -> None:
     """Who wants a WebSocket has no use for any other answer, and clients that can do without one know this status."""
-    wanted = headers[b"upgrade"][-1].strip().lower()
+    wanted = headers.get(b"upgrade", [b""])[-1].strip().lower()
     if wanted == b"websocket" and scope["method"] == "GET" and scope["path"] not in OPEN_PATHS:
         text = "WebSockets are not spoken here: send the request as an HTTP POST, with `stream: true` for a stream."
         raise refuse(426, text, code="no_websockets")
-
-
-def _id_headers(dialect: Dialect) -> Sequence[bytes]:
-    """Where SDKs look for a request's id; those of Anthropic's API at another place."""
-    return (b"x-request-id", b"request-id") if dialect.name == "messages" else (b"x-request-id",)
-
-
-def _new_id() -> str:
-    return "req_" + secrets.token_hex(12)
-
-
-def _with_limits(headers: list[tuple[bytes, bytes]], standing: Standing | None) -> list[tuple[bytes, bytes]]:
-    """Our limits in place of the upstream's: those are about the operator's account, which is nobody else's affair."""
-    kept = [header for header in headers if not header[0].startswith(_UPSTREAM_LIMITS)]
-    return kept + standing.headers if standing else kept
 
 
 def _headers(scope: Scope) -> Headers:
