@@ -46,7 +46,12 @@ def failure(
 ) -> Failed:
     """A failure in our own words."""
     error = {"message": message, "type": kind or _kind(status), "param": param, "code": code}
-    return Failed(status, error, {} if retry or status < 429 else NO_RETRY)
+    return Failed(status, error, {} if retry or not _asked_again(status) else NO_RETRY)
+
+
+def _asked_again(status: int) -> bool:
+    """Whether clients would try it again by themselves: with a key that was refused Claude Code does, for minutes."""
+    return status == 401 or status >= 429
 
 
 def _kind(status: int) -> str:

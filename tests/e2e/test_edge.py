@@ -119,6 +119,7 @@ def test_without_a_valid_key_nothing_opens(locked: Groundwire, model: ModelServe
         assert answer.status_code == 401
         assert code_of(answer) == "invalid_api_key"
         assert answer.json()["error"]["type"] == "authentication_error"
+        assert answer.headers["x-should-retry"] == "false"
     assert model.requests == []
 
 

@@ -112,11 +112,14 @@ def test_thinking_both_ways(proxy: Groundwire, model: ModelServer, stream: bool)
 
 
 def test_structured_output_and_no_tools_are_left_alone(proxy: Groundwire, model: ModelServer) -> None:
-    """The title that Claude Code asks for."""
+    """The title that Claude Code asks for: the fields that 2.1.325 sent on 2026-11-17, here without the stream. The
+    program itself asks for one in test_claude_code.py."""
     model.script(text('{"title": "Sky"}'))
-    schema = {"type": "object", "properties": {"title": {"type": "string"}}}
-    config = {"effort": "low", "format": {"type": "json_schema", "schema": schema}}
-    answer = post(proxy, tools=[], output_config=config, thinking={"type": "disabled"})
+    properties = {"properties": {"title": {"type": "string"}}, "required": ["title"], "additionalProperties": False}
+    schema = {"type": "object", **properties}
+    config = {"effort": "high", "format": {"type": "json_schema", "schema": schema}}
+    system = [{"type": "text", "text": 'You are naming a coding session … Return JSON with a single "title" field.'}]
+    answer = post(proxy, tools=[], output_config=config, system=system, max_tokens=32000)
     assert json.loads(text_of(answer.json())) == {"title": "Sky"}
     assert answer.headers["x-groundwire-search"] == "off; reason=background"
     assert model.requests[0]["response_format"]["json_schema"]["schema"] == schema

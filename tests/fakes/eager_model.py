@@ -14,11 +14,13 @@ from tests.fakes.model import ModelServer, Turn
 
 @dataclass(frozen=True)
 class Said:
-    """What the model says to a question that holds these words: before it, calls of the client's tools."""
+    """What the model says to a question that holds these words: before it, calls of the client's tools. `query` is what
+    it searches for, where the question does not begin with its own words."""
 
     words: str
     text: str
     calls: Sequence[tuple[str, object]] = ()
+    query: str = ""
 
 
 class EagerModel(ModelServer):
@@ -38,7 +40,7 @@ class EagerModel(ModelServer):
         done = {call["function"]["name"] for message in messages[asked:] for call in message.get("tool_calls") or ()}
         tools = {tool["function"]["name"] for tool in body.get("tools") or ()}
         said = next((said for said in self._answers if said.words in question), Said("", "OK."))
-        wanted = [("web_search", {"query": question[:60]}), *said.calls]
+        wanted = [("web_search", {"query": said.query or question[:60]}), *said.calls]
         calls = [(name, arguments) for name, arguments in wanted if name in tools - done]
         if calls and body.get("tool_choice") != "none":
             self._calls += 1

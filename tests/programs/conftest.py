@@ -24,6 +24,9 @@ LIBRARY = {
     "sea.md": "# Why the sea is salty\n\nRivers carry dissolved salts from the rocks under the sky into the sea.\n",
 }
 ANSWERS = (
+    Said("search queries", '{"queries": ["sky blue"]}'),
+    Said("Look the sky up", "Blue [1].", calls=[("search_web", {"query": "sky blue"}), ("fetch_url", {"url": SKY})]),
+    Said("colour has the sky", "Blue [1]."),
     Said("into sky.txt", "Scattering does it [1].\n\nsky.txt\n```\nblue = [1]\n```\n"),
     Said("sea salty", "The sky is blue [2], again [2], and rivers carry salt [1]."),
     Said("sky blue", "Scattering [1]."),

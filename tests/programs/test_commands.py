@@ -58,8 +58,9 @@ def test_opencode(proxy: Groundwire, model: EagerModel, tmp_path: Path, package:
     said = run(tmp_path, NODE / "opencode", "run", QUESTION)
     assert f"Scattering {LINK}." in said
     assert "invalid" not in said
-    assert searched(model, "You are a title generator") == [False]
     assert searched(model, "You are opencode") == [True, True]
+    titles = searched(model, "You are a title generator")  # it leaves without one where the answer is there first
+    assert True not in titles
 
 
 def test_continue(proxy: Groundwire, model: EagerModel, tmp_path: Path) -> None:
