@@ -42,11 +42,12 @@ def decode(given: Mapping[str, str]) -> SearxngSearch:
         text = f"The format '{kind[:20]}' is not served here: ask for `format=json`."
         raise refuse(400, text, param="format", code="invalid_value")
     page, period = given.get("pageno") or "1", given.get("time_range", "")
-    if not re.fullmatch(r"[1-9][0-9]{0,3}", page):
+    if not re.fullmatch(r"[1-9][0-9]*", page):
         raise refuse(400, "`pageno` must be a number from 1 on.", param="pageno", code="invalid_value")
     if period and period not in _TIME_RANGES:
         text = f"`time_range` must be one of {', '.join(_TIME_RANGES)}."
         raise refuse(400, text, param="time_range", code="invalid_value")
+    number = int(page[:6])  # far beyond the last page each is as good as the other
     category = _category(given.get("categories", ""))
     arguments = {
         "query": given.get("q", ""),
@@ -58,11 +59,11 @@ def decode(given: Mapping[str, str]) -> SearxngSearch:
     search = EngineSearch(
         arguments,
         _NAMES,
-        limit=min(int(page), _PAGES) * ON_A_PAGE,
+        limit=min(number, _PAGES) * ON_A_PAGE,
         country=country[1] if country else "",
         language=primary_language(language.replace("_", "-")),
     )
-    return SearxngSearch(search, int(page), category)
+    return SearxngSearch(search, number, category)
 
 
 def _category(given: str) -> str:

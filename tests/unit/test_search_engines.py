@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from base64 import b64encode
 from datetime import date
 from typing import Any
@@ -100,6 +101,46 @@ def test_days_as_the_next_larger_range(days: int, named: str) -> None:
     assert since(days, TODAY)["time_range"] == named
 
 
+@pytest.mark.parametrize(
+    ("decode", "body"),
+    [
+        (lambda raw: tavily.decode_search(raw, TODAY), {"query": "sky", "include_domains": [0] * 200_000}),
+        (lambda raw: tavily.decode_search(raw, TODAY), {"query": "sky", "exclude_domains": [None] * 200_000}),
+        (tavily.decode_extract, {"urls": [0] * 200_000}),
+        (openwebui.decode_load, {"urls": [0] * 200_000}),
+    ],
+)
+def test_of_a_long_list_in_which_all_is_wrong_the_first_says_enough(decode: Any, body: dict[str, Any]) -> None:
+    """Each wrong entry is kept as an error of some hundred bytes otherwise, while nobody else is served."""
+    raw = json.dumps(body).encode()
+    tracemalloc.start()
+    try:
+        assert "`" in refused(decode, raw)
+        assert tracemalloc.get_traced_memory()[1] < 10 * len(raw) + 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_passages_are_asked_for_has_an_end() -> None:
+    assert "query" in refused(tavily.decode_extract, json.dumps({"urls": "a", "query": "x " * 201}).encode())
+    assert tavily.decode_extract(json.dumps({"urls": "a", "query": "x" * 400}).encode()).query == "x" * 400
+    assert tavily.decode_extract(b'{"urls": "a", "query": " "}').length is None, "there is nothing to look for"
+
+
+@pytest.mark.parametrize("day", ["yesterday", "2026-13-01", "20260101", "-1", 0, 1_767_225_600, True, "2026-01-01x"])
+@pytest.mark.parametrize("name", ["start_date", "end_date"])
+def test_a_day_that_is_none_is_refused_with_one_that_is(name: str, day: Any) -> None:
+    said = refused(tavily.decode_search, json.dumps({"query": "sky", name: day}).encode(), TODAY)
+    assert name in said
+    assert "2026-01-31" in said
+
+
+def test_days_in_the_wrong_order_are_refused() -> None:
+    body = {"query": "sky", "start_date": "2026-02-01", "end_date": "2026-01-31"}
+    assert "end_date" in refused(tavily.decode_search, json.dumps(body).encode(), TODAY)
+    assert searched(start_date="2026-02-01", end_date="2026-02-01").search.arguments["published_before"]
+
+
 # SearXNG
 
 
@@ -131,6 +172,18 @@ def test_pages_of_searxng() -> None:
     assert shown["answers"] == []
     assert searxng.answer(first, FOUND)["answers"] == ["Blue."]
     assert searxng.answer(third, searxng.nothing(third))["results"] == []
+
+
+@pytest.mark.parametrize("page", ["3", "9999", "10000", "999999", "9" * 100])
+def test_beyond_the_last_page_there_is_nothing(page: str) -> None:
+    asked = searxng.decode({"q": "sky", "format": "json", "pageno": page})
+    assert asked.beyond
+    assert searxng.answer(asked, searxng.nothing(asked))["results"] == []
+
+
+@pytest.mark.parametrize("page", ["0", "-1", "1.0", " 1", "１", "1e3"])
+def test_what_is_no_page(page: str) -> None:
+    assert "pageno" in refused(searxng.decode, {"q": "sky", "format": "json", "pageno": page})
 
 
 # Open WebUI
