@@ -80,7 +80,7 @@ class Edge:
             await self._app(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        dialect = self._dialect_of(scope["path"])
+        dialect = self._dialect_of(engine_doors.known_path(scope))
         request_id = _new_id()
         observer = Observer(
             self._listeners,
@@ -153,7 +153,7 @@ class Edge:
         """Where the caller stands with its limits; None where it has none."""
         if caller.limits is None or self._limiter is None:
             return None
-        path = engine_doors.counted_path(scope)
+        path = engine_doors.known_path(scope)
         return await self._limiter.admit(caller.limits, scope["method"], path, dialect.name)
 
     def _context(

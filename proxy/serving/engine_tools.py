@@ -36,11 +36,15 @@ class EngineTools:
         )
         self._longest = house.toolbox.policy.max_characters
 
+    def check_search(self) -> None:
+        """Refuses what may not be searched for, whether anybody is asked or not."""
+        check_permission(self._house.search, self._context, "search")
+        check_arguments(SearchArguments, self._asked.arguments, self._asked.names)
+
     async def search(self) -> SearchAnswer:
         """What was found, nothing or something. Where nobody could serve it, `fault` is "providers"."""
-        check_permission(self._house.search, self._context, "search")
+        self.check_search()
         arguments = self._asked.arguments
-        check_arguments(SearchArguments, arguments, self._asked.names)
         began = time.perf_counter()
         answer = await self._session.search_once(arguments)
         tell_tool(self._context, WEB_SEARCH, answer.ok, began, arguments)

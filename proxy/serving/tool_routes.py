@@ -164,7 +164,9 @@ def check_arguments(
     try:
         validate(kind, given)
     except BadArguments as error:
-        param = str(error).partition(" ")[0]
-        named = (names or {}).get(param, param)
-        text = f"{named}{str(error).removeprefix(param)}."
-        raise refuse(400, text, param=named if param in given else None, code="invalid_value") from None
+        known = names or {}
+        problems = [(known.get(param, param), what) for param, what in error.problems]
+        text = "; ".join(" ".join(filter(None, problem)) for problem in problems)
+        first = error.problems[0][0]
+        param = known.get(first, first) if first in given else None
+        raise refuse(400, f"{text}.", param=param, code="invalid_value") from None

@@ -8,9 +8,12 @@ from base64 import b64encode
 from datetime import date
 from typing import Any
 
+import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from proxy.dialects import openwebui, searxng, tavily
+from proxy.dialects import alpha_search, openwebui, searxng, tavily
 from proxy.dialects.engines import EngineDialect, ReadText, since
 from proxy.serving import engine_doors
 from proxy.values.errors import RequestError, failure
@@ -282,3 +285,43 @@ async def test_a_body_is_read_for_its_key_only_where_no_header_holds_one() -> No
 def test_a_refusal_stands_where_every_client_looks() -> None:
     said = json.loads(EngineDialect().error(failure(400, "No.", code="x")))
     assert said == {"detail": {"error": "No."}, "error": "No.", "code": "x"}
+
+
+# Whatever is sent
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20)
+ANYTHING = st.recursive(SCALARS, lambda some: st.lists(some, max_size=4) | st.dictionaries(st.text(), some, max_size=3))
+ODD = st.sampled_from(["sky", "", "\u200b", "2026-01-31", "9999-12-31", "day", "news", "a.org", "5", 5, 0, -1, 1e300, True])
+FIELDS = [
+    *("query", "max_results", "days", "start_date", "end_date", "time_range", "topic", "include_domains", "country"),
+    *("exclude_domains", "include_answer", "include_raw_content", "language", "search_depth", "urls", "count"),
+    *("chunks_per_source", "commands", "settings", "max_output_tokens"),
+]
+BODIES = st.dictionaries(st.sampled_from(FIELDS), ODD | ANYTHING | st.lists(ODD, max_size=4))
+DECODERS = [
+    lambda raw: tavily.decode_search(raw, TODAY),
+    tavily.decode_extract,
+    openwebui.decode_search,
+    openwebui.decode_load,
+    alpha_search.decode,
+]
+
+
+@pytest.mark.parametrize("decode", DECODERS)
+@given(body=BODIES)
+def test_a_body_is_a_request_or_is_refused_with_a_reason(decode: Any, body: dict[str, Any]) -> None:
+    try:
+        decode(orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS))
+    except orjson.JSONEncodeError:  # what JSON cannot say nobody sends
+        return
+    except RequestError as error:
+        assert error.failed.status == 400
+        assert len(str(error)) > 10
+
+
+@given(asked=st.dictionaries(st.sampled_from(["q", "format", "pageno", "time_range", "language", "categories"]), st.text()))
+def test_an_address_is_a_search_or_is_refused_with_a_reason(asked: dict[str, str]) -> None:
+    try:
+        searxng.decode({"format": "json", **asked})
+    except RequestError as error:
+        assert error.failed.status == 400
