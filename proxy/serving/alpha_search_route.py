@@ -27,7 +27,7 @@ from ..house import House
 from ..values.language import accepted_language
 from .bodies import read_body
 from .delivery import send_json, while_connected
-from .tool_routes import check_permission, session_for, tell_tool
+from .tool_routes import check_permission, in_time, session_for, tell_tool
 
 _FRAME = 500  # characters around the text of a page
 
@@ -44,7 +44,7 @@ class AlphaSearchRoute:
 
     async def _serve(self, context: RequestContext, send: Send, asked: AlphaSearch) -> None:
         run = _Run(self._house, context, asked)
-        await send_json(send, 200, orjson.dumps({"output": await run.output()}))
+        await send_json(send, 200, orjson.dumps({"output": await in_time(context, run.output())}))
 
 
 class _Run:

@@ -40,7 +40,7 @@ from ..context import RequestContext, context_of
 from ..house import House
 from ..values.errors import RequestError, crashed
 from ..values.language import accepted_language
-from .tool_routes import check_permission, session_for, tell_tool
+from .tool_routes import check_permission, in_time, session_for, tell_tool
 
 log = logging.getLogger("groundwire")
 
@@ -106,8 +106,8 @@ class McpServer:
         arguments = params.arguments or {}
         began = time.perf_counter()
         try:
-            result = await self._run_tool(context, params.name, arguments)
-        except RequestError as error:  # the caller may not: its model reads why
+            result = await in_time(context, self._run_tool(context, params.name, arguments))
+        except RequestError as error:  # the caller may not, or it took too long: its model reads why
             return _failed(str(error))
         except Exception:  # the SDK would hand on its text, which may hold anything
             log.exception("%s of MCP failed %s", one_line(params.name, 100), context.id)

@@ -62,6 +62,13 @@ def server(config: dict[str, Any], slow: FakeSearxng) -> Iterator[Groundwire]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def hasty(config: dict[str, Any], slow: FakeSearxng) -> Iterator[Groundwire]:
+    providers = [{"name": "slow", "type": "searxng", "base_url": slow.url, "private": False, "timeout": 60}]
+    with Groundwire({**config, "providers": providers, "server": {"request_timeout": 0.5}}) as running:
+        yield running
+
+
 def address(server: Groundwire) -> str:
     return server.url.removesuffix("/v1") + "/mcp"
 
@@ -222,6 +229,25 @@ async def test_who_leaves_stops_the_search(server: Groundwire, slow: FakeSearxng
                     await asyncio.sleep(0.02)
             asking.cancel()
             await asyncio.wait([asking])
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/search", {"query": "sky"}),
+        ("/v1/alpha/search", {"commands": {"search_query": [{"q": "sky"}]}}),
+        ("/search", {"query": "sky"}),
+        ("/search?q=sky&format=json", None),
+        ("/compat/openwebui/search", {"query": "sky"}),
+        ("/mcp", CALL),
+    ],
+)
+def test_no_search_takes_longer_than_a_request_may(hasty: Groundwire, path: str, body: Any) -> None:
+    """The engine behind would take a minute."""
+    headers = {"accept": "application/json, text/event-stream"}
+    late = httpx.request("POST" if body else "GET", hasty.root + path, json=body, headers=headers, timeout=20)
+    assert late.status_code == (200 if path == "/mcp" else 504), "a model reads the reason"
+    assert "longer than this server allows" in late.text
 
 
 def test_without_the_extra_it_says_what_to_install() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import tracemalloc
 from base64 import b64encode
 from datetime import date
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -291,7 +291,9 @@ def test_a_refusal_stands_where_every_client_looks() -> None:
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20)
 ANYTHING = st.recursive(SCALARS, lambda some: st.lists(some, max_size=4) | st.dictionaries(st.text(), some, max_size=3))
-ODD = st.sampled_from(["sky", "", "\u200b", "2026-01-31", "9999-12-31", "day", "news", "a.org", "5", 5, 0, -1, 1e300, True])
+ODD = st.sampled_from(
+    ["sky", "", "\u200b", "2026-01-31", "9999-12-31", "day", "news", "a.org", "5", 5, 0, -1, 1e300, True]
+)
 FIELDS = [
     *("query", "max_results", "days", "start_date", "end_date", "time_range", "topic", "include_domains", "country"),
     *("exclude_domains", "include_answer", "include_raw_content", "language", "search_depth", "urls", "count"),
@@ -307,21 +309,21 @@ DECODERS = [
 ]
 
 
+def reason_of(call: Any, *arguments: Any) -> str:
+    """Why it is refused; empty if it is not. Nothing but a refusal is expected."""
+    try:
+        call(*arguments)
+    except RequestError as error:
+        return f"{error.failed.status} {error}"
+    return ""
+
+
 @pytest.mark.parametrize("decode", DECODERS)
 @given(body=BODIES)
 def test_a_body_is_a_request_or_is_refused_with_a_reason(decode: Any, body: dict[str, Any]) -> None:
-    try:
-        decode(orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS))
-    except orjson.JSONEncodeError:  # what JSON cannot say nobody sends
-        return
-    except RequestError as error:
-        assert error.failed.status == 400
-        assert len(str(error)) > 10
+    assert re.fullmatch(r"(400 .{10,500})?", reason_of(decode, json.dumps(body).encode()))
 
 
-@given(asked=st.dictionaries(st.sampled_from(["q", "format", "pageno", "time_range", "language", "categories"]), st.text()))
+@given(asked=st.dictionaries(st.sampled_from(["q", "pageno", "time_range", "language", "categories"]), st.text()))
 def test_an_address_is_a_search_or_is_refused_with_a_reason(asked: dict[str, str]) -> None:
-    try:
-        searxng.decode({"format": "json", **asked})
-    except RequestError as error:
-        assert error.failed.status == 400
+    assert re.fullmatch(r"(400 .{10,500})?", reason_of(searxng.decode, {"format": "json", **asked}))
