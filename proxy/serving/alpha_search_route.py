@@ -18,6 +18,7 @@ from tools.base import OPEN_PAGE, WEB_SEARCH, BadArguments, ToolCall
 from tools.clean import one_line
 from tools.pages import SHORTEST
 from tools.provenance import Refused
+from tools.reading import aside
 from tools.render import escape, sentence
 
 from ..context import RequestContext, context_of
@@ -106,10 +107,10 @@ class _Run:
             raise BadArguments(prompts.NOT_LIVE)
         if not {".", ":"} & set(command.ref_id):
             raise BadArguments(prompts.REF_IS_URL)
-        page = await self._session.page_once(command.ref_id)
+        page, fence = await self._session.page_once(command.ref_id), self._session.fence
         if isinstance(command, Find):
-            return alpha_search.found_text(page, command.pattern, self._session.fence)
+            return await aside(len(page.text), alpha_search.found_text, page, command.pattern, fence)
         if isinstance(command, Click):
             page = await self._session.page_once(alpha_search.link_of(page, command.id))
         lineno = command.lineno if isinstance(command, OpenPage) else None
-        return alpha_search.page_text(page, lineno or 1, self._longest, self._session.fence)
+        return await aside(len(page.text), alpha_search.page_text, page, lineno or 1, self._longest, fence)
