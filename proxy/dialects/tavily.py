@@ -115,7 +115,7 @@ def search_answer(
     return {
         "query": found.query,
         "follow_up_questions": None,
-        "answer": found.direct or None if asked.answer else None,
+        "answer": found.direct if asked.answer else None,  # who asks for one is promised a text
         "images": [],
         "results": [_result(rank, source, pages) for rank, source in enumerate(shown)],
         "response_time": round(seconds, 2),

@@ -85,6 +85,11 @@ def test_every_client_finds_the_page(seen: dict[str, Any], client: str) -> None:
     assert seen[client]["images"] == []
 
 
+def test_who_asks_for_an_answer_gets_a_text(seen: dict[str, Any]) -> None:
+    """No provider has one here; `qna_search` promises a string."""
+    assert (seen["question"], seen["filters"]["answer"], seen["search"]["answer"]) == ("", "", None)
+
+
 def test_pages_come_along_where_they_are_wanted(seen: dict[str, Any]) -> None:
     for client in ("async search", "langchain"):
         assert "Rayleigh scattering" in seen[client]["results"][0]["raw_content"]

@@ -74,6 +74,8 @@ def test_where_and_how_much() -> None:
 def test_an_answer_comes_where_it_is_wanted(wanted: Any) -> None:
     assert tavily.search_answer(searched(include_answer=wanted), FOUND, {}, 0.1, "r")["answer"] == "Blue."
     assert tavily.search_answer(searched(), FOUND, {}, 0.1, "r")["answer"] is None
+    unanswered = SearchAnswer("sky", "web", "", SOURCES)
+    assert tavily.search_answer(searched(include_answer=wanted), unanswered, {}, 0.1, "r")["answer"] == "", "a text"
 
 
 def test_the_rows_of_an_answer() -> None:
