@@ -87,6 +87,16 @@ def test_another_groundwire_searches_through_this_one(engine: Groundwire, config
     assert (found["provider"], found["results"][0]["url"]) == ("first", PAGE)
 
 
+def test_another_groundwire_may_ask_for_many_domains(engine: Groundwire, config: dict[str, Any]) -> None:
+    """It writes them into the question, which has an end here."""
+    provider = {"name": "first", "type": "searxng", "base_url": root(engine), "api_key": KEY}
+    blocked = [f"a-site-that-nobody-wants-to-see-{n}.example" for n in range(20)]
+    with Groundwire({**config, "providers": [provider], "tools": {"blocked_domains": blocked}}) as outer:
+        body = {"query": "sky blue", "allowed_domains": ["library.example"]}
+        found = httpx.post(f"{outer.url}/search", json=body, timeout=20).json()
+    assert [hit["url"] for hit in found["results"]] == [PAGE], found["message"]
+
+
 @pytest.mark.parametrize("path", ["/search", "/"])
 def test_the_shape(engine: Groundwire, path: str) -> None:
     answer = get(engine, path, **SKY)

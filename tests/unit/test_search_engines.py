@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from providers.api import with_sites
+from providers.base import SearchQuery
 from proxy.dialects import alpha_search, openwebui, searxng, tavily
 from proxy.dialects.engines import EngineDialect, ReadText, since
 from proxy.serving import engine_doors
@@ -177,6 +179,39 @@ def test_pages_of_searxng() -> None:
     assert shown["answers"] == []
     assert searxng.answer(first, FOUND)["answers"] == ["Blue."]
     assert searxng.answer(third, searxng.nothing(third))["results"] == []
+
+
+@pytest.mark.parametrize(
+    ("q", "text", "allowed", "blocked"),
+    [
+        ("heat site:a.org", "heat", ["a.org"], []),
+        ("site:docs.a.org  heat pumps", "heat pumps", ["docs.a.org"], []),
+        ("heat (site:a.org OR site:b.org) -site:c.org -site:d.org", "heat", ["a.org", "b.org"], ["c.org", "d.org"]),
+        ("heat SITE:A.org", "heat", ["A.org"], []),
+        ("heat site:a.org/path", "heat site:a.org/path", [], []),
+        ("heat site: a.org", "heat site: a.org", [], []),
+        ("what does site:a.org mean (really)", "what does mean (really)", ["a.org"], []),
+        ("website:a.org", "website:a.org", [], []),
+        ("site:a.org", "site:a.org", [], []),
+        ("(site:a.org OR heat)", "(site:a.org OR heat)", [], []),
+        ("", "", [], []),
+    ],
+)
+def test_domains_as_people_write_them_for_an_engine(q: str, text: str, allowed: list[str], blocked: list[str]) -> None:
+    arguments = searxng.decode({"q": q, "format": "json"}).search.arguments
+    given = [arguments[name] for name in ("query", "allowed_domains", "blocked_domains")]
+    assert given == [text, allowed, blocked]
+
+
+@given(
+    allowed=st.lists(st.sampled_from(["a.org", "b-c.de", "d.co.uk"]), unique=True),
+    blocked=st.lists(st.sampled_from(["x.org", "y.z.com"]), unique=True),
+)
+def test_what_our_own_provider_writes_is_read_as_it_was_meant(allowed: list[str], blocked: list[str]) -> None:
+    query = SearchQuery("heat pumps", allowed_domains=tuple(allowed), blocked_domains=tuple(blocked))
+    arguments = searxng.decode({"q": with_sites(query), "format": "json"}).search.arguments
+    assert arguments["query"] == "heat pumps"
+    assert (arguments["allowed_domains"], arguments["blocked_domains"]) == (allowed, blocked)
 
 
 @pytest.mark.parametrize("page", ["3", "9999", "10000", "999999", "9" * 100])
