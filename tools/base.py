@@ -5,7 +5,7 @@ of that name and answers a `ToolResult`. `decode_arguments` reads the call's JSO
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
@@ -70,7 +70,12 @@ def described(
 
 
 class BadArguments(Exception):
-    """The call cannot be understood or may not run. The message says to the model what is wrong with it."""
+    """The call cannot be understood or may not run. The message says to the model what is wrong with it; `problems` are
+    its parts, each with the argument that it is about, where that is known."""
+
+    def __init__(self, message: str, problems: Sequence[tuple[str, str]] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)
 
 
 # Models write one item where a list belongs. Of a long list in which all is wrong the first says enough.
@@ -143,9 +148,10 @@ def validate(kind: type[Arguments], given: Mapping[str, Any]) -> Arguments:
     try:
         return kind.model_validate({key: value for key, value in given.items() if value is not None and value != ""})
     except ValidationError as error:
-        raise BadArguments("; ".join(_problem(detail) for detail in error.errors(include_url=False)[:3])) from None
+        problems = [_problem(detail) for detail in error.errors(include_url=False)[:3]]
+        raise BadArguments("; ".join(" ".join(filter(None, problem)) for problem in problems), problems) from None
 
 
-def _problem(detail: Mapping[str, Any]) -> str:
+def _problem(detail: Mapping[str, Any]) -> tuple[str, str]:
     what = prompts.MISSING if detail["type"] == "missing" else detail["msg"].removeprefix("Input ")
-    return " ".join([".".join(str(part) for part in detail["loc"]), what]).strip()
+    return ".".join(str(part) for part in detail["loc"]), what

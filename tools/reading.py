@@ -75,7 +75,7 @@ class PageReader:
     async def part(self, url: str, start: int, query: str, max_length: int) -> tuple[PagePart, ReadPage]:
         """What was asked for of a page, and the page."""
         page = await self.page(url)
-        return await _aside(len(page.text), part_of, page, start, query, max_length), page
+        return await aside(len(page.text), part_of, page, start, query, max_length), page
 
     async def page(self, url: str) -> ReadPage:
         """A page, read once per request however often and in however many parts it is asked for."""
@@ -106,10 +106,10 @@ class PageReader:
             opened = await self._chain.read(address.url, self._options.caller, self._options.observe, only)
         if not self._domains.permit(opened.page.url or address.url):
             raise Refused(prompts.LEADS_TO_FOREIGN_DOMAIN)
-        return await _aside(len(opened.page.text), prepare, address, opened)
+        return await aside(len(opened.page.text), prepare, address, opened)
 
 
-async def _aside(size: int, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+async def aside(size: int, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """Text work on a page: in a thread if the page is a book, because other requests are waiting for this loop."""
     if size < BOOK:
         return work(*arguments, **named)

@@ -61,7 +61,7 @@ def search_text(answer: SearchAnswer, fence: str, today: str, *, cite: bool = Tr
         *([answer.message] if answer.message else []),
         " ".join([*rule, prompts.UNTRUSTED]),
     ]
-    return "\n".join([*lines, *_fenced(fence, [*_direct(answer), *map(_hit, answer.sources)])])
+    return "\n".join([*lines, *fenced(fence, [*_direct(answer), *map(_hit, answer.sources)])])
 
 
 def reading_text(
@@ -86,13 +86,13 @@ def reading_text(
     lines = [
         *(_page_text(part, fence, cite) for part in missed),
         f"{prompts.TODAY.format(today=today)} {prompts.UNTRUSTED}",
-        *_fenced(fence, blocks),
+        *fenced(fence, blocks),
         *([prompts.CITE.format(n=min(numbers))] if numbers and cite else []),
     ]
     return "\n".join(lines)
 
 
-def _fenced(fence: str, blocks: Sequence[str]) -> list[str]:
+def fenced(fence: str, blocks: Sequence[str]) -> list[str]:
     """What the web says, one thing after the other, between the two lines that nothing in it can imitate."""
     return [f"<<<{fence}", *(["\n\n".join(blocks)] if blocks else []), f"{fence}>>>"]
 
@@ -107,10 +107,10 @@ def _hit(source: Source) -> str:
 
 def _head(source: Source) -> list[str]:
     title = prompts.SOURCE_TITLE.format(n=source.n, title=source.title)
-    return [title, prompts.SOURCE_URL.format(url=source.url), *_dated(source.date)]
+    return [title, prompts.SOURCE_URL.format(url=source.url), *dated(source.date)]
 
 
-def _dated(date: str | None) -> list[str]:
+def dated(date: str | None) -> list[str]:
     return [prompts.SOURCE_DATE.format(date=date)] if date else []
 
 
@@ -127,12 +127,12 @@ def _page_text(part: PagePart, fence: str, cite: bool) -> str:
     if part.next_start is not None:
         lengths += prompts.READ_ON.format(start=part.next_start)
     title = prompts.PAGE_TITLE.format(n=part.source.n, title=part.title)
-    head = "\n".join([title, prompts.SOURCE_URL.format(url=part.source.url), *_dated(part.date)])
+    head = "\n".join([title, prompts.SOURCE_URL.format(url=part.source.url), *dated(part.date)])
     lines = [
         *([part.message] if part.message else []),
         lengths,
         " ".join([*([prompts.CITE.format(n=part.source.n)] if cite else []), prompts.UNTRUSTED]),
-        *_fenced(fence, [head, part.content]),
+        *fenced(fence, [head, part.content]),
     ]
     return "\n".join(lines)
 

@@ -26,14 +26,20 @@ from .open_page import OpenArguments
 from .options import SessionOptions
 from .pages import ReadPage
 from .provenance import Provenance, Refused
-from .reading import PageReader
+from .reading import MOST_URLS, PageReader
 from .render import PagePart, SearchAnswer, escape, pages_text, reading_text, search_text, sentence
-from .web_search import MAX_SNIPPET, SearchArguments
+from .web_search import MAX_QUERY, MAX_SNIPPET, SearchArguments
 
 if TYPE_CHECKING:
     from .toolbox import Toolbox
 
 SHORTEST_SNIPPET = 100
+LONGEST_NAME = 500  # of an address that is none, as far as it is repeated
+
+
+def not_run(tool: Tool[Any, Any], error: BadArguments) -> str:
+    """What a model reads whose call cannot be understood."""
+    return prompts.BAD_CALL.format(problem=escape(one_line(str(error), 500)), example=tool.form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +113,8 @@ class ToolSession:
         try:
             given = validate(SearchArguments, arguments)
         except BadArguments as error:
-            query = str(arguments.get("query", ""))
+            given_query = arguments.get("query")
+            query = one_line(given_query, MAX_QUERY) if isinstance(given_query, str) else ""
             return SearchAnswer(query, message=f"{error}.", ok=False, fault="arguments")
         return web_search.numbered(self, await web_search.find(self, given))
 
@@ -116,8 +123,7 @@ class ToolSession:
         try:
             given = validate(OpenArguments, arguments)
         except BadArguments as error:
-            urls = arguments.get("urls") or [arguments.get("url", "")]
-            return [PagePart(str(url), error=str(error)) for url in urls]
+            return [PagePart(url, error=str(error)) for url in _named(arguments)]
         self.provenance.add(given.urls)
         return open_page.numbered(self, await open_page.read(self, given))
 
@@ -171,7 +177,7 @@ class ToolSession:
         try:
             return _ValidCall(tool, validate(tool.arguments, decode_arguments(call.arguments)))
         except BadArguments as error:
-            return prompts.BAD_CALL.format(problem=escape(one_line(str(error), 500)), example=tool.form)
+            return not_run(tool, error)
 
     def _may_run(self, tool: str) -> bool:
         """A model calls what it heard of in a page as well: what was not offered does not run."""
@@ -202,6 +208,13 @@ class ToolSession:
             reason = at_once if self._calls_left is None else prompts.CALLS_USED_UP
             return ToolResult(call_id, prompts.NOT_RUN.format(reason=reason), ok=False)
         return ToolResult(call_id, output.text, output.ok, output.provider, output.sources)
+
+
+def _named(arguments: Mapping[str, Any]) -> list[str]:
+    """The addresses in arguments that are wrong: whatever else may stand there, and however much of it."""
+    given = arguments.get("urls") or arguments.get("url")
+    named = [url for url in (given if isinstance(given, list) else [given])[:MOST_URLS] if isinstance(url, str)]
+    return [one_line(url, LONGEST_NAME) for url in named] or [""]
 
 
 def _today() -> str:

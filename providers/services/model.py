@@ -26,6 +26,7 @@ RULE = (
     "Name up to {limit} pages that tell most about it, best first, one in a line: what the page says about it, with "
     "facts and numbers, in one or two sentences, and its citation. Write nothing else."
 )
+_THOUGHT, _THOUGHT_END = "<think>", "</think>"
 SOURCES = ["web_search_call.action.sources"]
 
 # Each part has an end: what it is tried on comes from outside.
@@ -116,14 +117,28 @@ Hits = dict[str, SearchResult]  # by address
 
 def _from_chat(said: Mapping[str, Any]) -> tuple[str, Hits]:
     message = part(next(iter(records(said.get("choices"))), None), "message")
-    content = part(message, "content")
-    text = content[:LONGEST_TEXT] if isinstance(content, str) else ""
+    whole = _content(part(message, "content"))
+    text = _spoken(whole)[:LONGEST_TEXT]
     hits: Hits = {}
     _add_results(hits, said.get("search_results"), text)
-    _add_annotations(hits, part(message, "annotations"), text)
+    _add_annotations(hits, part(message, "annotations"), whole[:LONGEST_TEXT])  # places count from its first character
     for citations in (said.get("citations"), part(message, "citations")):
         _add_addresses(hits, citations, text)
     return text, hits
+
+
+def _content(given: object) -> str:
+    """One text, or several in parts."""
+    if isinstance(given, str):
+        return given
+    return "".join(piece["text"] for piece in records(given)[:MOST_HITS] if isinstance(piece.get("text"), str))
+
+
+def _spoken(text: str) -> str:
+    """Without what a reasoning model of Perplexity's thinks aloud before it speaks."""
+    if not text.lstrip().startswith(_THOUGHT):
+        return text
+    return text.partition(_THOUGHT_END)[2].strip()
 
 
 def _from_responses(said: Mapping[str, Any]) -> tuple[str, Hits]:

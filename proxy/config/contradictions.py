@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from providers.base import Role
-from providers.registry import able_to, types
+from providers.registry import ProviderEntry, able_to, types
 
 from .file import KeyPath
 from .keys import KeyPolicy
@@ -122,11 +122,19 @@ def _own_listener(config: Config) -> Problems:
 
 def _own_search(config: Config) -> Problems:
     """We speak as some services do, and would ask ourselves without end."""
+    sentence = f"must be another server: port {config.server.port} of this machine is Groundwire itself"
     for index, provider in enumerate(config.providers):
-        asked = provider.base_url if provider.type != _ASKS_NOBODY else None
-        if asked and _is_url(asked) and _is_own_listener(asked, config.server):
-            sentence = f"must be another server: port {config.server.port} of this machine is Groundwire itself"
-            yield ("providers", index, "base_url"), sentence
+        if provider.type == _ASKS_NOBODY:
+            continue
+        for place, asked in ((("base_url",), provider.base_url), (("options", "base_url"), _option(provider))):
+            if asked and _is_url(asked) and _is_own_listener(asked, config.server):
+                yield ("providers", index, *place), sentence
+
+
+def _option(provider: ProviderEntry) -> str:
+    """The address where an operator wrote it among the options, which count before the entry's own."""
+    written = provider.options.get("base_url")
+    return written if isinstance(written, str) else ""
 
 
 def _wrong_fallbacks(config: Config) -> Problems:

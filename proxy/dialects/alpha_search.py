@@ -13,11 +13,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from providers.urls import encode_url
 from tools import prompts
 from tools.base import BadArguments
 from tools.clean import one_line
 from tools.pages import ReadPage, cut
-from tools.render import escape
+from tools.render import dated, escape, fenced
 
 from ..values.errors import refuse
 from ..values.request import MOST_DOMAINS, check_count, check_length, json_object
@@ -175,20 +176,18 @@ def _checked(given: Mapping[str, Any]) -> _Body:
 def page_text(page: ReadPage, lineno: int, most: int, fence: str) -> str:
     """The page from a line on, counted from 1, and where its links lead."""
     lines = page.text.split("\n")
-    begin = max(lineno, 1)
+    begin, url = max(lineno, 1), encode_url(page.final_url)
     if begin > len(lines):
-        return prompts.BEYOND_LINES.format(url=page.final_url, line=begin, lines=len(lines))
+        return prompts.BEYOND_LINES.format(url=url, line=begin, lines=len(lines))
     links = _links(page, most // 4)
     shown = _lines_within(lines[begin - 1 :], most - sum(map(len, links)))
     end = begin + len(shown) - 1
     where = prompts.LINES.format(first=begin, last=end, lines=len(lines))
     if end < len(lines):
         where += prompts.READ_ON_LINE.format(line=end + 1)
-    head = [prompts.SOURCE_URL.format(url=page.final_url)]
-    if page.date:
-        head.append(prompts.SOURCE_DATE.format(date=page.date))
-    body = [page.title, *head, "", *shown, *links]
-    return "\n".join([where, prompts.UNTRUSTED, f"<<<{fence}", *body, f"{fence}>>>"])
+    head = [page.title, prompts.SOURCE_URL.format(url=url), *dated(page.date)]
+    blocks = ["\n".join(block) for block in (head, shown, links) if block]
+    return "\n".join([where, prompts.UNTRUSTED, *fenced(fence, blocks)])
 
 
 def _lines_within(lines: Sequence[str], most: int) -> list[str]:
@@ -210,7 +209,7 @@ def _links(page: ReadPage, most: int) -> list[str]:
         if most < 0:
             break
         links.append(f"{number} {escape(one_line(url, len(url)))}")
-    return ["", prompts.LINKS, *links] if links else []
+    return [prompts.LINKS, *links] if links else []
 
 
 def link_of(page: ReadPage, number: int) -> str:
@@ -222,14 +221,14 @@ def link_of(page: ReadPage, number: int) -> str:
 
 def found_text(page: ReadPage, pattern: str, fence: str) -> str:
     """The places of a page where the pattern stands, word for word but for case and white space, each with its line."""
-    wanted = " ".join(pattern.lower().split())
+    wanted, url = " ".join(pattern.lower().split()), encode_url(page.final_url)
     lines = [(number, " ".join(line.split())) for number, line in enumerate(page.text.split("\n"), 1)]
     found = [(number, line, line.lower().find(wanted)) for number, line in lines if wanted in line.lower()]
     if not found or not wanted:
-        return prompts.NOT_FOUND.format(pattern=_shown(pattern), url=page.final_url)
+        return prompts.NOT_FOUND.format(pattern=_shown(pattern), url=url)
     places = [f"{number}: {_around(line, at, len(wanted))}" for number, line, at in found[:MOST_FINDS]]
-    head = prompts.FOUND.format(pattern=_shown(pattern), url=page.final_url, count=len(found), shown=len(places))
-    return "\n".join([head, prompts.UNTRUSTED, f"<<<{fence}", *places, f"{fence}>>>"])
+    head = prompts.FOUND.format(pattern=_shown(pattern), url=url, count=len(found), shown=len(places))
+    return "\n".join([head, prompts.UNTRUSTED, *fenced(fence, ["\n".join(places)])])
 
 
 def _around(line: str, at: int, length: int) -> str:

@@ -12,7 +12,7 @@ from pydantic import Field
 from tools.render import SearchAnswer
 
 from ..values.request import json_object
-from .engines import EngineSearch, ReadText, Shape, checked
+from .engines import EngineSearch, ReadText, Shape, Strings, checked
 
 MOST_RESULTS = 20
 MOST_URLS = 20  # as many as Open WebUI sends at once
@@ -24,7 +24,7 @@ class _Search(Shape):
 
 
 class _Load(Shape):
-    urls: Annotated[list[str], Field(min_length=1, max_length=MOST_URLS)]
+    urls: Annotated[Strings, Field(min_length=1, max_length=MOST_URLS)]
 
 
 def decode_search(raw: bytes) -> EngineSearch:

@@ -14,11 +14,12 @@ from pydantic import BeforeValidator, Field
 from providers.services.tavily import COUNTRIES
 from tools.ledger import Source
 from tools.render import SearchAnswer
+from tools.web_search import MAX_QUERY
 
 from ..values.errors import refuse
 from ..values.language import primary_language
 from ..values.request import json_object
-from .engines import EngineSearch, ReadText, Shape, checked, score_of, since
+from .engines import Day, EngineSearch, ReadText, Shape, Strings, checked, score_of, since
 
 MOST_RESULTS = 20
 MOST_URLS = 20
@@ -40,11 +41,11 @@ class _Search(Shape):
     topic: Literal["general", "news", "finance"] = "general"
     time_range: _TIME_RANGES | None = None
     days: Annotated[int, Field(ge=1)] | None = None
-    start_date: dt.date | None = None
-    end_date: dt.date | None = None
+    start_date: Day | None = None
+    end_date: Day | None = None
     max_results: Annotated[int, Field(ge=0)] | None = None
-    include_domains: Annotated[list[str], Field(default_factory=list)]
-    exclude_domains: Annotated[list[str], Field(default_factory=list)]
+    include_domains: Annotated[Strings, Field(default_factory=list)]
+    exclude_domains: Annotated[Strings, Field(default_factory=list)]
     include_answer: bool | Literal["basic", "advanced"] = False
     include_raw_content: bool | Literal["markdown", "text"] = False
     country: str = ""
@@ -52,8 +53,8 @@ class _Search(Shape):
 
 
 class _Extract(Shape):
-    urls: Annotated[list[str], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
-    query: str = ""
+    urls: Annotated[Strings, BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
+    query: Annotated[str, Field(max_length=MAX_QUERY)] = ""
     chunks_per_source: Annotated[int, Field(ge=1, le=5)] = 3
 
 
@@ -74,6 +75,8 @@ class TavilyExtract:
 
 def decode_search(raw: bytes, today: dt.date) -> TavilySearch:
     body = checked(_Search, json_object(raw))
+    if body.start_date and body.end_date and body.start_date > body.end_date:
+        raise refuse(400, "`end_date` must not lie before `start_date`.", param="end_date", code="invalid_value")
     most = body.max_results
     arguments: dict[str, Any] = {
         "query": body.query,
@@ -100,7 +103,8 @@ def decode_extract(raw: bytes) -> TavilyExtract:
     if not 1 <= len(urls) <= MOST_URLS:
         text = f"`urls` must hold 1 to {MOST_URLS} addresses."
         raise refuse(400, text, param="urls", code="invalid_value")
-    return TavilyExtract(urls, body.query, body.chunks_per_source * CHUNK if body.query else None)
+    query = body.query.strip()
+    return TavilyExtract(urls, query, body.chunks_per_source * CHUNK if query else None)
 
 
 def search_answer(
@@ -111,7 +115,7 @@ def search_answer(
     return {
         "query": found.query,
         "follow_up_questions": None,
-        "answer": found.direct or None if asked.answer else None,
+        "answer": found.direct if asked.answer else None,  # who asks for one is promised a text
         "images": [],
         "results": [_result(rank, source, pages) for rank, source in enumerate(shown)],
         "response_time": round(seconds, 2),

@@ -18,16 +18,18 @@ from tools.base import OPEN_PAGE, WEB_SEARCH, BadArguments, ToolCall
 from tools.clean import one_line
 from tools.pages import SHORTEST
 from tools.provenance import Refused
+from tools.reading import aside
 from tools.render import escape, sentence
 
 from ..context import RequestContext, context_of
 from ..dialects import alpha_search
 from ..dialects.alpha_search import AlphaSearch, Click, Find, OpenPage, SearchFor
 from ..house import House
+from ..values.errors import RequestError
 from ..values.language import accepted_language
 from .bodies import read_body
 from .delivery import send_json, while_connected
-from .tool_routes import check_permission, session_for, tell_tool
+from .tool_routes import check_permission, in_time, session_for, tell_tool
 
 _FRAME = 500  # characters around the text of a page
 
@@ -39,12 +41,22 @@ class AlphaSearchRoute:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         context = context_of(scope)
         asked = alpha_search.decode(await read_body(receive, scope, self._house.config.server))
-        check_permission(self._house.search or self._house.read, context, "search")
+        _check_any_permission(self._house, context)
         await while_connected(receive, self._serve(context, send, asked), context.observer)
 
     async def _serve(self, context: RequestContext, send: Send, asked: AlphaSearch) -> None:
         run = _Run(self._house, context, asked)
-        await send_json(send, 200, orjson.dumps({"output": await run.output()}))
+        await send_json(send, 200, orjson.dumps({"output": await in_time(context, run.output())}))
+
+
+def _check_any_permission(house: House, context: RequestContext) -> None:
+    """Who may only read is not refused: of the searches its model reads that nobody could serve them."""
+    try:
+        check_permission(house.search, context, "search")
+    except RequestError:
+        if house.read is None:
+            raise
+        check_permission(house.read, context, "search")
 
 
 class _Run:
@@ -106,10 +118,10 @@ class _Run:
             raise BadArguments(prompts.NOT_LIVE)
         if not {".", ":"} & set(command.ref_id):
             raise BadArguments(prompts.REF_IS_URL)
-        page = await self._session.page_once(command.ref_id)
+        page, fence = await self._session.page_once(command.ref_id), self._session.fence
         if isinstance(command, Find):
-            return alpha_search.found_text(page, command.pattern, self._session.fence)
+            return await aside(len(page.text), alpha_search.found_text, page, command.pattern, fence)
         if isinstance(command, Click):
             page = await self._session.page_once(alpha_search.link_of(page, command.id))
         lineno = command.lineno if isinstance(command, OpenPage) else None
-        return alpha_search.page_text(page, lineno or 1, self._longest, self._session.fence)
+        return await aside(len(page.text), alpha_search.page_text, page, lineno or 1, self._longest, fence)

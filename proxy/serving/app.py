@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
-from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from ..callers.flushing import Flushing
@@ -17,6 +16,7 @@ from ..config.settings import Config
 from ..context import context_of
 from ..dialects.chat import ChatDialect
 from ..dialects.engines import EngineDialect
+from ..dialects.mcp import McpDialect
 from ..dialects.messages.dialect import MessagesDialect
 from ..dialects.messages.models import LastModels
 from ..dialects.responses.dialect import ResponsesDialect
@@ -34,6 +34,7 @@ from .answer_route import AnswerRoute
 from .background import BackgroundAnswers
 from .delivery import Delivery, send_body, send_failure
 from .edge import Edge
+from .endpoint import Endpoint
 from .forward_route import ForwardRoute
 from .forwarding import Forwarder
 from .mcp_route import McpRoute
@@ -95,7 +96,7 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
         admission,
         config.server,
         keys,
-        _DialectOfPath({**dialects, **dict.fromkeys(_ENGINES, EngineDialect())}),
+        _DialectOfPath({**dialects, **dict.fromkeys(_ENGINES, EngineDialect()), "/mcp": McpDialect()}),
         [RequestLog(config.log), metrics, limiter, usage],
         limiter=limiter,
         prices=PriceList(config.prices),
@@ -110,30 +111,32 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
     mcp = McpRoute(house)
     # Plain Starlette routes on ASGI applications: FastAPI's own machinery would cost twice as much per request.
     app.router.routes += [
-        *(Route(path, answer, methods=["POST"]) for path in dialects),
-        Route("/v1/responses/{id}", stored, methods=["GET", "DELETE"]),
-        Route("/v1/responses/{id}/input_items", stored, methods=["GET"]),
-        Route("/v1/responses/{id}/cancel", stored, methods=["POST"]),
-        Route("/v1/messages/count_tokens", CountTokensRoute(config.server), methods=["POST"]),
-        Route("/v1/search", SearchRoute(house), methods=["POST"]),
-        Route("/v1/open", OpenRoute(house), methods=["POST"]),
-        Route("/v1/alpha/search", AlphaSearchRoute(house), methods=["POST"]),
-        Route("/search", TavilySearchRoute(house), methods=["POST"]),
-        Route("/search", SearxngRoute(house), methods=["GET"]),
-        Route("/", SearxngRoute(house, _nothing_here), methods=["GET"]),
-        Route("/extract", TavilyExtractRoute(house), methods=["POST"]),
-        Route("/compat/openwebui/search", OpenWebuiSearchRoute(house), methods=["POST"]),
-        Route("/compat/openwebui/load", OpenWebuiLoadRoute(house), methods=["POST"]),
-        Route("/mcp", mcp, methods=["POST"]),
-        Route("/v1/models", models, methods=["GET"]),
-        Route("/v1/models/{id:path}", models, methods=["GET"]),
-        Route("/healthz", health, methods=["GET"]),
-        Route("/readyz", health, methods=["GET"]),
-        Route("/metrics", MetricsRoute(metrics), methods=["GET"]),
-        Route("/v1/groundwire/usage", UsageRoute(usage), methods=["GET"]),
-        Route("/v1/{path:path}", ForwardRoute(house.upstreams, config.server, forwarder)),
+        *(Endpoint(path, answer, methods=["POST"]) for path in dialects),
+        Endpoint("/v1/responses/{id}", stored, methods=["GET", "DELETE"]),
+        Endpoint("/v1/responses/{id}/input_items", stored, methods=["GET"]),
+        Endpoint("/v1/responses/{id}/cancel", stored, methods=["POST"]),
+        Endpoint("/v1/messages/count_tokens", CountTokensRoute(config.server), methods=["POST"]),
+        Endpoint("/v1/search", SearchRoute(house), methods=["POST"]),
+        Endpoint("/v1/open", OpenRoute(house), methods=["POST"]),
+        Endpoint("/v1/alpha/search", AlphaSearchRoute(house), methods=["POST"]),
+        Endpoint("/search", TavilySearchRoute(house), methods=["POST"]),
+        Endpoint("/search", SearxngRoute(house), methods=["GET"]),
+        Endpoint("/", SearxngRoute(house, _nothing_here), methods=["GET"]),
+        Endpoint("/extract", TavilyExtractRoute(house), methods=["POST"]),
+        Endpoint("/compat/openwebui/search", OpenWebuiSearchRoute(house), methods=["POST"]),
+        Endpoint("/compat/openwebui/load", OpenWebuiLoadRoute(house), methods=["POST"]),
+        Endpoint("/mcp", mcp, methods=["POST"]),
+        Endpoint("/v1/models", models, methods=["GET"]),
+        Endpoint("/v1/models/{id:path}", models, methods=["GET"]),
+        Endpoint("/healthz", health, methods=["GET"]),
+        Endpoint("/readyz", health, methods=["GET"]),
+        Endpoint("/metrics", MetricsRoute(metrics), methods=["GET"]),
+        Endpoint("/v1/groundwire/usage", UsageRoute(usage), methods=["GET"]),
+        Endpoint("/v1/{path:path}", ForwardRoute(house.upstreams, config.server, forwarder)),
     ]
     app.router.default = _nothing_here
+    # A redirect would name the address as it looks from here: behind TLS that is one without.
+    app.router.redirect_slashes = False
     return edge
 
 
@@ -157,4 +160,6 @@ async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
         context = context_of(scope)
         context.observer.fail("not_found")
         text = f"There is nothing at {scope['path']}. The API lives under /v1, for example /v1/chat/completions."
+        if scope["path"].endswith("/"):
+            text += " Leave out the slash at the end."
         await send_failure(send, context.dialect, failure(404, text, code="not_found"))

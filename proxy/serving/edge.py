@@ -99,7 +99,7 @@ class Edge:
             arrival.observer.end()
 
     def _arrival(self, scope: Scope, send: Send) -> Arrival:
-        dialect, request_id = self._dialect_of(scope["path"]), new_request_id()
+        dialect, request_id = self._dialect_of(engine_doors.known_path(scope)), new_request_id()
         observer = Observer(
             self._listeners,
             request_id=request_id,
@@ -134,7 +134,7 @@ class Edge:
         """Where the caller stands with its limits; None where it has none."""
         if caller.limits is None or self._limiter is None:
             return None
-        path = engine_doors.counted_path(scope)
+        path = engine_doors.known_path(scope)
         return await self._limiter.admit(caller.limits, scope["method"], path, dialect.name)
 
     def _context(self, arrival: Arrival, caller: Caller, headers: Headers) -> RequestContext:

@@ -7,6 +7,7 @@ These paths alone are so lenient. Everywhere else a key is a header.
 from __future__ import annotations
 
 import asyncio
+import re
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ MOST_UNKNOWN = 64 * 1024  # bytes of a body that are read before anybody knows w
 _KEY_IN_BODY = frozenset({"/search", "/extract"})
 _KEY_HEADERS = (b"authorization", b"x-api-key", b"x-groundwire-key")
 _BASIC = b"basic "
+_ASKS_FOR = re.compile(rb"(?:^|&)q(?:=|&|$)")
 _FROM_ELSEWHERE = frozenset({b"cross-site", b"same-site"})  # a site has many origins: each port of this machine is one
 
 
@@ -31,11 +33,11 @@ def searches_by_get(scope: Scope) -> bool:
     """As SearXNG does it: at its own path, and at the root if there is something to search for."""
     if scope["method"] not in ("GET", "HEAD"):
         return False
-    return scope["path"] == "/search" or (scope["path"] == "/" and "q" in query_of(scope))
+    return scope["path"] == "/search" or (scope["path"] == "/" and bool(_ASKS_FOR.search(scope["query_string"])))
 
 
-def counted_path(scope: Scope) -> str:
-    """Where the limits of a key look up what a request needs: a search at the root needs what any other does."""
+def known_path(scope: Scope) -> str:
+    """Where its dialect and what it needs are looked up: a search at the root is the same as any other."""
     return "/search" if searches_by_get(scope) else str(scope["path"])
 
 

@@ -20,7 +20,7 @@ from ..dialects.engines import EngineSearch, ReadText
 from ..house import House
 from ..values.errors import RequestError, refuse
 from ..values.language import accepted_language
-from .tool_routes import check_arguments, check_permission, session_for, tell_tool
+from .tool_routes import check_arguments, check_permission, in_time, session_for, tell_tool
 
 
 class EngineTools:
@@ -36,13 +36,17 @@ class EngineTools:
         )
         self._longest = house.toolbox.policy.max_characters
 
+    def check_search(self) -> None:
+        """Refuses what may not be searched for, whether anybody is asked or not."""
+        check_permission(self._house.search, self._context, "search")
+        check_arguments(SearchArguments, self._asked.arguments, self._asked.names)
+
     async def search(self) -> SearchAnswer:
         """What was found, nothing or something. Where nobody could serve it, `fault` is "providers"."""
-        check_permission(self._house.search, self._context, "search")
+        self.check_search()
         arguments = self._asked.arguments
-        check_arguments(SearchArguments, arguments, self._asked.names)
         began = time.perf_counter()
-        answer = await self._session.search_once(arguments)
+        answer = await in_time(self._context, self._session.search_once(arguments))
         tell_tool(self._context, WEB_SEARCH, answer.ok, began, arguments)
         if answer.fault == "arguments":
             raise refuse(400, answer.message, code="invalid_value")
@@ -51,6 +55,9 @@ class EngineTools:
     async def pages(self, urls: Sequence[str], query: str = "", length: int | None = None) -> list[ReadText]:
         """All of them together, in their order. With a query the passages that speak of it, no longer than `length`."""
         check_permission(self._house.read, self._context, "read pages")
+        return await in_time(self._context, self._pages(urls, query, length))
+
+    async def _pages(self, urls: Sequence[str], query: str, length: int | None) -> list[ReadText]:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._page(url, query, length)) for url in urls]
         return [task.result() for task in tasks]

@@ -7,6 +7,7 @@ Loaded when the first request comes, because the SDK is large, and an extra.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +15,9 @@ from typing import Any
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    INTERNAL_ERROR,
     CallToolRequestParams,
     CallToolResult,
     ListToolsResult,
@@ -26,18 +29,20 @@ from mcp_types import (
 from starlette.types import Receive, Scope, Send
 
 from tools import prompts
-from tools.base import OPEN_PAGE, WEB_SEARCH
+from tools.base import OPEN_PAGE, WEB_SEARCH, BadArguments, validate
 from tools.clean import one_line
 from tools.ledger import Source
 from tools.render import open_json, search_json
-from tools.session import ToolSession
+from tools.session import ToolSession, not_run
 
 from ..callers.permission import permission_of
 from ..context import RequestContext, context_of
 from ..house import House
-from ..values.errors import RequestError
+from ..values.errors import RequestError, crashed
 from ..values.language import accepted_language
-from .tool_routes import check_permission, session_for, tell_tool
+from .tool_routes import check_permission, in_time, session_for, tell_tool
+
+log = logging.getLogger("groundwire")
 
 _TITLES = {WEB_SEARCH: "Web search", OPEN_PAGE: "Open page"}
 
@@ -101,23 +106,32 @@ class McpServer:
         arguments = params.arguments or {}
         began = time.perf_counter()
         try:
-            result = await self._run_tool(context, params.name, arguments)
-        except RequestError as error:  # the caller may not: its model reads why
+            result = await in_time(context, self._run_tool(context, params.name, arguments))
+        except RequestError as error:  # the caller may not, or it took too long: its model reads why
             return _failed(str(error))
+        except Exception:  # the SDK would hand on its text, which may hold anything
+            log.exception("%s of MCP failed %s", one_line(params.name, 100), context.id)
+            context.observer.fail("internal_error")
+            raise MCPError(INTERNAL_ERROR, crashed().error["message"]) from None
         tell_tool(context, params.name, not result.is_error, began, arguments)
         return result
 
     async def _run_tool(self, context: RequestContext, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
-        language = accepted_language(context.headers.get("accept-language", ""))
-        session = session_for(self._house, context, language=language, limit=arguments.get("limit"), cite=False)
         if name == WEB_SEARCH:
             check_permission(self._house.search, context, "search")
-            return await _searched(session, arguments)
-        if name == OPEN_PAGE:
+        elif name == OPEN_PAGE:
             check_permission(self._house.read, context, "read pages")
-            return await _opened(session, arguments)
-        names = ", ".join(self._house.toolbox.tools) or prompts.NO_NAMES
-        return _failed(prompts.NO_SUCH_TOOL.format(name=one_line(name, 100), names=names))
+        else:
+            names = ", ".join(self._house.toolbox.tools) or prompts.NO_NAMES
+            return _failed(prompts.NO_SUCH_TOOL.format(name=one_line(name, 100), names=names))
+        tool = self._house.toolbox.tools[name]
+        try:
+            validate(tool.arguments, arguments)
+        except BadArguments as error:
+            return _failed(not_run(tool, error))
+        language = accepted_language(context.headers.get("accept-language", ""))
+        session = session_for(self._house, context, language=language, limit=arguments.get("limit"), cite=False)
+        return await (_searched if name == WEB_SEARCH else _opened)(session, arguments)
 
 
 async def _searched(session: ToolSession, arguments: Mapping[str, Any]) -> CallToolResult:

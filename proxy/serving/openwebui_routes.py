@@ -7,6 +7,8 @@ from __future__ import annotations
 import orjson
 from starlette.types import Receive, Scope, Send
 
+from tools.clean import one_line
+
 from ..context import RequestContext, context_of
 from ..dialects import openwebui
 from ..dialects.engines import EngineSearch
@@ -45,5 +47,6 @@ class OpenWebuiLoadRoute:
     async def _serve(self, context: RequestContext, send: Send, urls: list[str]) -> None:
         pages = await EngineTools(self._house, context).pages(urls)
         if all(page.error for page in pages):
-            raise refuse(502, " ".join(page.error for page in pages)[:2000], code="pages_failed")
+            reasons = " ".join(f"{page.url[:200]}: {page.error}" for page in pages)
+            raise refuse(502, one_line(reasons, 2000), code="pages_failed")
         await send_json(send, 200, orjson.dumps(openwebui.load_answer(pages)))

@@ -36,6 +36,7 @@ class SearxngRoute:
 
     async def _serve(self, context: RequestContext, send: Send, asked: SearxngSearch) -> None:
         tools = EngineTools(self._house, context, asked.search)
+        tools.check_search()
         found = searxng.nothing(asked) if asked.beyond else await tools.search()
         headers = {"cache-control": "no-store"}  # a GET is remembered otherwise, also for who has no key
         await send_json(send, 200, orjson.dumps(searxng.answer(asked, found)), headers)

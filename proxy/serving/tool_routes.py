@@ -5,9 +5,10 @@ route to the tools needs (permission, a session, what the observer is told) stan
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import orjson
 from starlette.types import Receive, Scope, Send
@@ -24,7 +25,7 @@ from tools.web_search import SearchArguments
 from ..callers.permission import permission_of
 from ..context import RequestContext, context_of
 from ..house import House
-from ..values.errors import refuse
+from ..values.errors import RequestError, refuse, too_long
 from ..values.language import accepted_language, primary_language
 from ..values.request import json_object
 from ..watching.steps import ToolCalled
@@ -35,6 +36,8 @@ from .telling import contents_of
 _FILTERS = ("allowed_domains", "blocked_domains", "time_range", "published_after", "published_before")
 _SEARCH_FIELDS = frozenset({"query", "limit", "provider", "category", "country", "language", "filters", *_FILTERS})
 _OPEN_FIELDS = frozenset({"url", "urls", "max_length", "query", "start"})
+
+T = TypeVar("T")
 
 
 class SearchRoute:
@@ -63,7 +66,7 @@ class SearchRoute:
         language = _language(given.pop("language", None), context)
         session = session_for(self._house, context, country=country, language=language, limit=given.get("limit"))
         began = time.perf_counter()
-        answer = await session.search_once(given)
+        answer = await in_time(context, session.search_once(given))
         tell_tool(context, WEB_SEARCH, answer.ok, began, given)
         await send_json(send, 200, orjson.dumps({**search_json(answer), "age": answer.age}))
 
@@ -84,7 +87,7 @@ class OpenRoute:
         check_arguments(OpenArguments, given)
         session = session_for(self._house, context)
         began = time.perf_counter()
-        parts = await session.open_once(given)
+        parts = await in_time(context, session.open_once(given))
         tell_tool(context, OPEN_PAGE, any(not part.error for part in parts), began, given)
         pages = [open_json(part) for part in parts]
         await send_json(send, 200, orjson.dumps({"pages": pages} if "urls" in given or len(pages) > 1 else pages[0]))
@@ -98,6 +101,16 @@ def check_permission(chain: SearchChain | ReadChain | None, context: RequestCont
     if caller.policy.search.mode == "off" or not chain.serves(permission_of(caller).providers):
         text = f"This key may not {work}: see `search` of its entry in `server.keys`."
         raise refuse(403, text, kind="permission_error", code="not_permitted")
+
+
+async def in_time(context: RequestContext, work: Awaitable[T]) -> T:
+    """What the tools find, if they do before the request must be over. How long its client then takes for the answer is
+    another matter."""
+    try:
+        async with asyncio.timeout_at(context.deadline):
+            return await work
+    except TimeoutError:
+        raise RequestError(too_long()) from None
 
 
 def _language(given: object, context: RequestContext) -> str:
@@ -164,7 +177,9 @@ def check_arguments(
     try:
         validate(kind, given)
     except BadArguments as error:
-        param = str(error).partition(" ")[0]
-        named = (names or {}).get(param, param)
-        text = f"{named}{str(error).removeprefix(param)}."
-        raise refuse(400, text, param=named if param in given else None, code="invalid_value") from None
+        known = names or {}
+        problems = [(known.get(param, param), what) for param, what in error.problems]
+        text = "; ".join(" ".join(filter(None, problem)) for problem in problems)
+        first = error.problems[0][0]
+        param = known.get(first, first) if first in given else None
+        raise refuse(400, f"{text}.", param=param, code="invalid_value") from None

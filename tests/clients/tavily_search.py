@@ -55,6 +55,7 @@ def main() -> None:
         "filters": client.search("sky blue", **FILTERS),
         "extract": client.extract([PAGE, "http://127.0.0.1:1/x"], extract_depth="advanced", format="markdown"),
         "one page": client.extract(PAGE),
+        "question": client.qna_search("sky blue"),
         "langchain": tool.invoke({"query": "sky blue"}),
         "langchain extract": extract.invoke({"urls": [PAGE]}),
         "wrong key": failing(TavilyClient("wrong-key-0123", api_base_url=ROOT).search, "sky"),

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from providers.base import SearchQuery, SearchResult, SearchResults
+from providers.chain import AllFailed, SearchChain
+from providers.errors import NoResults, Unavailable
 from providers.registry import ProviderConfigError, ProviderEntry
 from tests.fakes.search_engine import HITS
 from tests.fakes.search_model import NAME, FakeModelSearch, chat, cited, lines, responses
-from tests.fakes.service import as_json, provider_of, search
+from tests.fakes.service import Reply, as_json, provider_of, search
 
 FIRST, SECOND = HITS[:2]
 NUMBERED = "\n".join(f"{line} [{n}]" for n, line in enumerate(lines(HITS[:2]), 1))
@@ -23,6 +25,14 @@ async def found(answer: Any, **options: Any) -> SearchResults:
         fake.reply = as_json(answer)
         async with provider_of(fake.entry(**options)) as named:
             return await search(named, SearchQuery("heat", limit=4))
+
+
+async def shown(answer: Any) -> SearchResults:
+    """What is left of it behind the chain, which all results go through."""
+    with FakeModelSearch() as fake:
+        fake.reply = as_json(answer)
+        async with provider_of(fake.entry()) as named:
+            return (await SearchChain([named]).search(SearchQuery("heat", limit=4))).results
 
 
 def untitled(hit: SearchResult) -> SearchResult:
@@ -112,6 +122,49 @@ async def test_long_answers_take_no_time(text: str) -> None:
     urls = [f"https://example.org/{n}" for n in range(500)]
     results = await found(chat(text, [{"url": FIRST.url, "start_index": len(text)}] * 500, citations=urls))
     assert len(results.results) == 100
+
+
+@pytest.mark.parametrize(
+    "thought", ["<think>\nThe first [1] may do.\n</think>\n\n", "\n<think>" + "x " * 20_000 + "</think>"]
+)
+async def test_what_it_thought_is_no_answer(thought: str) -> None:
+    """Perplexity's reasoning models think aloud before they speak."""
+    results = await found(chat(thought + NUMBERED, search_results=ROWS))
+    assert list(results.results) == DATED
+    assert results.answer == NUMBERED
+
+
+async def test_a_thought_without_an_end_is_no_answer_either() -> None:
+    results = await found(chat("<think>\nThe first [1] may do.", search_results=ROWS))
+    assert (results.answer, [hit.snippet for hit in results.results]) == ("", ["", ""])
+
+
+async def test_an_answer_in_parts() -> None:
+    parts = [{"type": "text", "text": lines(HITS)[0] + " "}, {"type": "reference", "ids": [0]}, 7, {"text": "[1]"}]
+    results = await found({"choices": [{"message": {"content": parts}}], "citations": [FIRST.url]})
+    assert list(results.results) == [untitled(FIRST)]
+
+
+async def test_addresses_that_are_none_are_no_source() -> None:
+    """No source, no result: then what the model says is worth nothing either."""
+    urls = ["javascript:alert(1)", "/relative", "http://127.0.0.1/", "data:text/html,x", "https://[::1]/", ""]
+    with pytest.raises(AllFailed) as nothing:
+        await shown(chat("I know it by heart.", citations=urls))
+    assert [type(failure.error) for failure in nothing.value.failures] == [NoResults]
+    results = await shown(chat("Heat rises [7].", citations=[*urls, FIRST.url, f"{FIRST.url}?utm_source=openai"]))
+    assert [hit.url for hit in results.results] == [FIRST.url]
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_a_stream_that_nobody_asked_for_is_a_failure(api: str) -> None:
+    with FakeModelSearch() as fake:
+        fake.reply = Reply(
+            200, b'data: {"choices": [{"delta": {"content": "x"}}]}\n\ndata: [DONE]\n\n', "text/event-stream"
+        )
+        async with provider_of(fake.entry(api=api)) as named:
+            with pytest.raises(Unavailable, match="not the expected JSON"):
+                await search(named, SearchQuery("heat"))
+        assert len(fake.asked) == 1, "each question costs money"
 
 
 async def test_it_says_which_model_is_missing() -> None:

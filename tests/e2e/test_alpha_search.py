@@ -42,6 +42,7 @@ def codex(config: dict[str, Any], pages: PageServer) -> Iterator[Groundwire]:
         {"name": "codex", "key": KEY, "admin": True},
         {"name": "two", "key": "two-searches", "searches_per_minute": 2},
         {"name": "none", "key": "no-search-at-all", "search": {"mode": "off"}},
+        {"name": "reads", "key": "pages-and-no-search", "search": {"providers": ["reader"]}},
     ]
     with Groundwire({**config, "providers": providers, "tools": tools, "server": {"keys": keys}}) as running:
         yield running
@@ -176,6 +177,16 @@ def test_keys_limits_and_usage(codex: Groundwire) -> None:
     assert "Rayleigh" in after.json()["output"], "pages are no searches"
     assert used(codex, "two")["requests"] == 2
     assert used(codex, "two")["searches"] == 2
+
+
+def test_a_key_that_may_only_read(codex: Groundwire, pages: PageServer) -> None:
+    """Codex ends its turn at a refusal: what may be done is done, and of the rest its model is told."""
+    commands = {"search_query": [{"q": "sky"}], "open": [{"ref_id": pages.url("/tea")}]}
+    answer = post(codex, commands, "pages-and-no-search")
+    assert answer.status_code == 200, answer.text
+    assert "gave nothing" in answer.json()["output"]
+    assert "Results for" not in answer.json()["output"]
+    assert "URL: " in answer.json()["output"]
 
 
 def used(proxy: Groundwire, key: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import httpx2
 import pytest
-from mcp import Client
+from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.e2e.conftest import SITE
@@ -52,12 +52,20 @@ def server(config: dict[str, Any], slow: FakeSearxng) -> Iterator[Groundwire]:
         {"name": "host", "key": KEY, "search": {"providers": ["library"]}},
         {"name": "one", "key": "one-search-only", "searches_per_minute": 1, "search": {"providers": ["library"]}},
         {"name": "none", "key": "no-search-at-all", "search": {"mode": "off"}},
+        {"name": "request", "key": "one-request-only", "requests_per_minute": 1},
         {"name": "slow", "key": "a-slow-engine", "search": {"providers": ["slow"]}},
         {"name": "elsewhere", "key": "elsewhere-alone", "search": {"allowed_domains": ["elsewhere.example"]}},
     ]
     tools = {"search": ["library", "slow"], "read": ["library"]}
     access = {"keys": keys, "cors": ["https://app.example"]}
     with Groundwire({**config, "providers": providers, "tools": tools, "server": access}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def hasty(config: dict[str, Any], slow: FakeSearxng) -> Iterator[Groundwire]:
+    providers = [{"name": "slow", "type": "searxng", "base_url": slow.url, "private": False, "timeout": 60}]
+    with Groundwire({**config, "providers": providers, "server": {"request_timeout": 0.5}}) as running:
         yield running
 
 
@@ -125,6 +133,59 @@ async def test_what_goes_wrong_is_said_to_the_model(server: Groundwire) -> None:
     assert nothing.structured_content["sources"] == []
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("open_page", {"urls": 5}),
+        ("open_page", {"urls": True}),
+        ("open_page", {"urls": "x y" * 1000}),
+        ("open_page", {"urls": [0] * 50_000}),
+        ("open_page", {"urls": [f"https://library.example/{n}" for n in range(10_000)]}),
+        ("open_page", {"url": {"a": 1}}),
+        ("open_page", {"url": "https://library.example/" + "a" * 1_000_000}),
+        ("open_page", {"url": PAGE, "query": "x" * 1_000_000}),
+        ("open_page", {}),
+        ("web_search", {"query": "a" * 1_000_000}),
+        ("web_search", {"query": ["x"] * 50_000}),
+        ("web_search", {"query": "sky", "allowed_domains": ["a.org"] * 50_000}),
+        ("web_search", {"query": "\u200b\u0000 "}),
+        ("web_search", {"query": "sky", "limit": {}}),
+        ("web_search", {"query": "sky", "published_after": "soon"}),
+        ("w\u200beb" * 100_000, {}),
+    ],
+)
+def test_wrong_arguments_are_answered_in_a_few_words(server: Groundwire, tool: str, arguments: Any) -> None:
+    answer = post(server, {**CALL, "params": {"name": tool, "arguments": arguments}})
+    assert answer.status_code == 200
+    result = answer.json()["result"]
+    assert result["isError"]
+    assert len(answer.content) < 2000
+    assert "\u200b" not in answer.text
+    if tool in ("web_search", "open_page"):
+        assert prompts.BAD_CALL.partition("{")[0] in result["content"][0]["text"]
+
+
+async def test_a_refusal_of_the_edge_is_one_of_the_protocol(server: Groundwire) -> None:
+    """The client shows what an error of JSON-RPC says, and of all others that there was one."""
+    for key, status, words in (("wrong", 401, "API key"), ("one-request-only", 429, "per minute")):
+        for _ in range(2):
+            refused = post(server, CALL, key)
+        assert refused.status_code == status
+        said = refused.json()
+        assert (said["jsonrpc"], said["id"], words in said["error"]["message"]) == ("2.0", None, True)
+        assert isinstance(said["error"]["code"], int)
+        with pytest.raises(BaseExceptionGroup) as caught:
+            async with connected(server, key=key):
+                raise AssertionError("it was let in")
+        assert caught.group_contains(MCPError, match=words)
+
+
+def test_a_method_that_is_not_served_is_said_in_the_protocols_words(server: Groundwire) -> None:
+    refused = httpx.get(address(server), headers={"authorization": f"Bearer {KEY}"}, timeout=20)
+    assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
+    assert "POST" in refused.json()["error"]["message"]
+
+
 async def test_policies_and_limits_count_here(server: Groundwire) -> None:
     async with connected(server, key="no-search-at-all") as client:
         assert (await client.list_tools()).tools == []
@@ -170,6 +231,25 @@ async def test_who_leaves_stops_the_search(server: Groundwire, slow: FakeSearxng
             await asyncio.wait([asking])
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/search", {"query": "sky"}),
+        ("/v1/alpha/search", {"commands": {"search_query": [{"q": "sky"}]}}),
+        ("/search", {"query": "sky"}),
+        ("/search?q=sky&format=json", None),
+        ("/compat/openwebui/search", {"query": "sky"}),
+        ("/mcp", CALL),
+    ],
+)
+def test_no_search_takes_longer_than_a_request_may(hasty: Groundwire, path: str, body: Any) -> None:
+    """The engine behind would take a minute."""
+    headers = {"accept": "application/json, text/event-stream"}
+    late = httpx.request("POST" if body else "GET", hasty.root + path, json=body, headers=headers, timeout=20)
+    assert late.status_code == (200 if path == "/mcp" else 504), "a model reads the reason"
+    assert "longer than this server allows" in late.text
+
+
 def test_without_the_extra_it_says_what_to_install() -> None:
     code = """
 import asyncio, sys
@@ -189,4 +269,4 @@ except RequestError as error:
 def test_it_is_loaded_when_first_asked_for() -> None:
     code = "import json, sys, proxy.serving.app; print(json.dumps([name for name in sys.modules if 'mcp' in name]))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
-    assert json.loads(done.stdout) == ["proxy.serving.mcp_route"]
+    assert sorted(json.loads(done.stdout)) == ["proxy.dialects.mcp", "proxy.serving.mcp_route"]

@@ -87,6 +87,16 @@ def test_another_groundwire_searches_through_this_one(engine: Groundwire, config
     assert (found["provider"], found["results"][0]["url"]) == ("first", PAGE)
 
 
+def test_another_groundwire_may_ask_for_many_domains(engine: Groundwire, config: dict[str, Any]) -> None:
+    """It writes them into the question, which has an end here."""
+    provider = {"name": "first", "type": "searxng", "base_url": root(engine), "api_key": KEY}
+    blocked = [f"a-site-that-nobody-wants-to-see-{n}.example" for n in range(20)]
+    with Groundwire({**config, "providers": [provider], "tools": {"blocked_domains": blocked}}) as outer:
+        body = {"query": "sky blue", "allowed_domains": ["library.example"]}
+        found = httpx.post(f"{outer.url}/search", json=body, timeout=20).json()
+    assert [hit["url"] for hit in found["results"]] == [PAGE], found["message"]
+
+
 @pytest.mark.parametrize("path", ["/search", "/"])
 def test_the_shape(engine: Groundwire, path: str) -> None:
     answer = get(engine, path, **SKY)
@@ -133,6 +143,7 @@ def test_keys_policies_and_limits_count_here(engine: Groundwire) -> None:
     bearer = httpx.get(f"{root(engine)}/", params=SKY, headers={"authorization": f"Bearer {KEY}"}, timeout=20)
     assert bearer.json()["results"][0]["url"] == PAGE
     assert get(engine, "/search", "no-search-at-all", **SKY).status_code == 403
+    assert get(engine, "/search", "no-search-at-all", **SKY, pageno="3").status_code == 403
     assert get(engine, "/search", "one-search-only", **SKY).status_code == 200
     assert get(engine, "/", "one-search-only", **SKY).status_code == 429
     spent = {"authorization": "Bearer one-search-only"}
@@ -181,21 +192,41 @@ def test_listed_pages_and_people_do(engine: Groundwire) -> None:
         ({"q": "sky", "format": "rss"}, "format=json"),
         ({"format": "json"}, "q"),
         ({"q": " ", "format": "json"}, "q"),
+        ({"q": " ", "format": "json", "pageno": "3"}, "q"),
+        ({**SKY, "categories": "x" * 50}, "categories"),
         ({**SKY, "pageno": "0"}, "pageno"),
         ({**SKY, "pageno": "x"}, "pageno"),
         ({**SKY, "time_range": "decade"}, "time_range"),
     ],
 )
-def test_what_is_no_search_is_refused(engine: Groundwire, params: Any, named: str) -> None:
-    answer = get(engine, "/search", **params)
+@pytest.mark.parametrize("path", ["/search", "/"])
+def test_what_is_no_search_is_refused(engine: Groundwire, path: str, params: Any, named: str) -> None:
+    if path == "/" and "q" not in params:
+        return  # the root is asked for something else
+    answer = get(engine, path, **params)
     assert answer.status_code == 400
     assert named in answer.json()["error"]
+
+
+def test_the_root_refuses_as_the_engine_does(engine: Groundwire) -> None:
+    """It is not known by its path alone whether a request to the root is a search."""
+    for key, status in (("wrong", 401), ("no-search-at-all", 403)):
+        answer = get(engine, "/", key, **SKY)
+        assert (answer.status_code, answer.json()["detail"]["error"]) == (status, answer.json()["error"])
+    crowded = httpx.get(f"{root(engine)}/?q=sky{'&a=1' * 200}", auth=("x", KEY), timeout=20)
+    assert (crowded.status_code, crowded.json()["code"]) == (400, "bad_request")
+    assert get(engine, "/").json()["error"]["code"] == "invalid_api_key", "this is no search"
 
 
 def test_what_else_is_asked_of_these_paths(engine: Groundwire) -> None:
     key = {"authorization": f"Bearer {KEY}"}
     assert httpx.get(f"{root(engine)}/", headers=key, timeout=20).status_code == 404
     assert httpx.head(f"{root(engine)}/search", params=SKY, headers=key, timeout=20).status_code == 405
+    put = httpx.put(f"{root(engine)}/search", json={}, headers=key, timeout=20)
+    assert (put.status_code, put.headers["allow"]) == (405, "GET, HEAD, POST")
+    assert "GET" in put.json()["detail"]["error"]
+    slash = httpx.get(f"{root(engine)}/search/", params=SKY, headers=key, timeout=20)
+    assert (slash.status_code, "slash" in slash.json()["error"]) == (404, True)
     assert httpx.head(f"{root(engine)}/", params=SKY, headers=key, timeout=20).status_code == 200
     form = httpx.post(f"{root(engine)}/search", data=SKY, headers=key, timeout=20)
     assert form.status_code == 415

@@ -85,6 +85,11 @@ def test_every_client_finds_the_page(seen: dict[str, Any], client: str) -> None:
     assert seen[client]["images"] == []
 
 
+def test_who_asks_for_an_answer_gets_a_text(seen: dict[str, Any]) -> None:
+    """No provider has one here; `qna_search` promises a string."""
+    assert (seen["question"], seen["filters"]["answer"], seen["search"]["answer"]) == ("", "", None)
+
+
 def test_pages_come_along_where_they_are_wanted(seen: dict[str, Any]) -> None:
     for client in ("async search", "langchain"):
         assert "Rayleigh scattering" in seen[client]["results"][0]["raw_content"]
@@ -166,6 +171,9 @@ def test_nothing_found_is_no_failure_and_a_failure_is_not_nothing(engine: Ground
         ("/search", {"query": "x", "max_results": "many"}),
         ("/search", {"query": "x", "topic": "cats"}),
         ("/search", {"query": "x", "start_date": "yesterday"}),
+        ("/search", {"query": "x", "include_domains": [0] * 1_000_000}),
+        ("/extract", {"urls": [0] * 1_000_000}),
+        ("/extract", {"urls": PAGE, "query": "sky " * 1_000_000}),
         ("/extract", {}),
         ("/extract", {"urls": []}),
         ("/extract", {"urls": ["https://x.example/"] * 3 + [f"https://{n}.example/" for n in range(21)]}),
@@ -175,6 +183,15 @@ def test_what_is_no_request_is_refused(engine: Groundwire, path: str, body: Any)
     answer = post(engine, path, body, key=KEY)
     assert answer.status_code == 400
     assert answer.json()["detail"]["error"]
+
+
+def test_a_refusal_names_every_field_as_its_client_does(engine: Groundwire) -> None:
+    body = {"query": "sky", "include_domains": ["a b"], "exclude_domains": ["c d"]}
+    said = post(engine, "/search", body, key=KEY).json()["detail"]["error"]
+    assert "include_domains" in said
+    assert "exclude_domains" in said
+    assert "allowed_domains" not in said
+    assert "blocked_domains" not in said
 
 
 def test_what_it_does_not_know_is_ignored(engine: Groundwire) -> None:

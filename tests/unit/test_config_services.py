@@ -86,6 +86,11 @@ class TestProviders:
         assert "providers[0].base_url: must be another server: port 8080" in refusal(file, entry)
         assert config(file, entry, port=8081).providers[0].base_url == "http://localhost:8080"
 
+    def test_nor_by_an_option(self, file: Path) -> None:
+        entry = "providers: [{name: a, type: model, options: {model: m, base_url: 'http://127.0.0.1:8080/v1'}}]"
+        assert "providers[0].options.base_url: must be another server: port 8080" in refusal(file, entry)
+        assert config(file, entry, port=8081).providers
+
     @pytest.mark.parametrize("base_url", ["http://localhost:8081", "https://localhost", "http://[::1", "nothing"])
     def test_others_may_be_anybody(self, file: Path, base_url: str) -> None:
         assert config(file, f"providers: [{{name: a, type: searxng, base_url: '{base_url}'}}]").providers

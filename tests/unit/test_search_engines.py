@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+import tracemalloc
 from base64 import b64encode
 from datetime import date
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from proxy.dialects import openwebui, searxng, tavily
+from providers.api import with_sites
+from providers.base import SearchQuery
+from proxy.dialects import alpha_search, openwebui, searxng, tavily
 from proxy.dialects.engines import EngineDialect, ReadText, since
 from proxy.serving import engine_doors
 from proxy.values.errors import RequestError, failure
@@ -70,6 +76,8 @@ def test_where_and_how_much() -> None:
 def test_an_answer_comes_where_it_is_wanted(wanted: Any) -> None:
     assert tavily.search_answer(searched(include_answer=wanted), FOUND, {}, 0.1, "r")["answer"] == "Blue."
     assert tavily.search_answer(searched(), FOUND, {}, 0.1, "r")["answer"] is None
+    unanswered = SearchAnswer("sky", "web", "", SOURCES)
+    assert tavily.search_answer(searched(include_answer=wanted), unanswered, {}, 0.1, "r")["answer"] == "", "a text"
 
 
 def test_the_rows_of_an_answer() -> None:
@@ -98,6 +106,46 @@ def test_a_refusal_does_not_repeat_what_was_sent() -> None:
 @pytest.mark.parametrize(("days", "named"), [(1, "d"), (2, "w"), (7, "w"), (31, "m"), (32, "y"), (400, "all")])
 def test_days_as_the_next_larger_range(days: int, named: str) -> None:
     assert since(days, TODAY)["time_range"] == named
+
+
+@pytest.mark.parametrize(
+    ("decode", "body"),
+    [
+        (lambda raw: tavily.decode_search(raw, TODAY), {"query": "sky", "include_domains": [0] * 200_000}),
+        (lambda raw: tavily.decode_search(raw, TODAY), {"query": "sky", "exclude_domains": [None] * 200_000}),
+        (tavily.decode_extract, {"urls": [0] * 200_000}),
+        (openwebui.decode_load, {"urls": [0] * 200_000}),
+    ],
+)
+def test_of_a_long_list_in_which_all_is_wrong_the_first_says_enough(decode: Any, body: dict[str, Any]) -> None:
+    """Each wrong entry is kept as an error of some hundred bytes otherwise, while nobody else is served."""
+    raw = json.dumps(body).encode()
+    tracemalloc.start()
+    try:
+        assert "`" in refused(decode, raw)
+        assert tracemalloc.get_traced_memory()[1] < 10 * len(raw) + 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_passages_are_asked_for_has_an_end() -> None:
+    assert "query" in refused(tavily.decode_extract, json.dumps({"urls": "a", "query": "x " * 201}).encode())
+    assert tavily.decode_extract(json.dumps({"urls": "a", "query": "x" * 400}).encode()).query == "x" * 400
+    assert tavily.decode_extract(b'{"urls": "a", "query": " "}').length is None, "there is nothing to look for"
+
+
+@pytest.mark.parametrize("day", ["yesterday", "2026-13-01", "20260101", "-1", 0, 1_767_225_600, True, "2026-01-01x"])
+@pytest.mark.parametrize("name", ["start_date", "end_date"])
+def test_a_day_that_is_none_is_refused_with_one_that_is(name: str, day: Any) -> None:
+    said = refused(tavily.decode_search, json.dumps({"query": "sky", name: day}).encode(), TODAY)
+    assert name in said
+    assert "2026-01-31" in said
+
+
+def test_days_in_the_wrong_order_are_refused() -> None:
+    body = {"query": "sky", "start_date": "2026-02-01", "end_date": "2026-01-31"}
+    assert "end_date" in refused(tavily.decode_search, json.dumps(body).encode(), TODAY)
+    assert searched(start_date="2026-02-01", end_date="2026-02-01").search.arguments["published_before"]
 
 
 # SearXNG
@@ -131,6 +179,51 @@ def test_pages_of_searxng() -> None:
     assert shown["answers"] == []
     assert searxng.answer(first, FOUND)["answers"] == ["Blue."]
     assert searxng.answer(third, searxng.nothing(third))["results"] == []
+
+
+@pytest.mark.parametrize(
+    ("q", "text", "allowed", "blocked"),
+    [
+        ("heat site:a.org", "heat", ["a.org"], []),
+        ("site:docs.a.org  heat pumps", "heat pumps", ["docs.a.org"], []),
+        ("heat (site:a.org OR site:b.org) -site:c.org -site:d.org", "heat", ["a.org", "b.org"], ["c.org", "d.org"]),
+        ("heat SITE:A.org", "heat", ["A.org"], []),
+        ("heat site:a.org/path", "heat site:a.org/path", [], []),
+        ("heat site: a.org", "heat site: a.org", [], []),
+        ("what does site:a.org mean (really)", "what does mean (really)", ["a.org"], []),
+        ("website:a.org", "website:a.org", [], []),
+        ("site:a.org", "site:a.org", [], []),
+        ("(site:a.org OR heat)", "(site:a.org OR heat)", [], []),
+        ("", "", [], []),
+    ],
+)
+def test_domains_as_people_write_them_for_an_engine(q: str, text: str, allowed: list[str], blocked: list[str]) -> None:
+    arguments = searxng.decode({"q": q, "format": "json"}).search.arguments
+    given = [arguments[name] for name in ("query", "allowed_domains", "blocked_domains")]
+    assert given == [text, allowed, blocked]
+
+
+@given(
+    allowed=st.lists(st.sampled_from(["a.org", "b-c.de", "d.co.uk"]), unique=True),
+    blocked=st.lists(st.sampled_from(["x.org", "y.z.com"]), unique=True),
+)
+def test_what_our_own_provider_writes_is_read_as_it_was_meant(allowed: list[str], blocked: list[str]) -> None:
+    query = SearchQuery("heat pumps", allowed_domains=tuple(allowed), blocked_domains=tuple(blocked))
+    arguments = searxng.decode({"q": with_sites(query), "format": "json"}).search.arguments
+    assert arguments["query"] == "heat pumps"
+    assert (arguments["allowed_domains"], arguments["blocked_domains"]) == (allowed, blocked)
+
+
+@pytest.mark.parametrize("page", ["3", "9999", "10000", "999999", "9" * 100])
+def test_beyond_the_last_page_there_is_nothing(page: str) -> None:
+    asked = searxng.decode({"q": "sky", "format": "json", "pageno": page})
+    assert asked.beyond
+    assert searxng.answer(asked, searxng.nothing(asked))["results"] == []
+
+
+@pytest.mark.parametrize("page", ["0", "-1", "1.0", " 1", "１", "1e3"])
+def test_what_is_no_page(page: str) -> None:
+    assert "pageno" in refused(searxng.decode, {"q": "sky", "format": "json", "pageno": page})
 
 
 # Open WebUI
@@ -229,3 +322,45 @@ async def test_a_body_is_read_for_its_key_only_where_no_header_holds_one() -> No
 def test_a_refusal_stands_where_every_client_looks() -> None:
     said = json.loads(EngineDialect().error(failure(400, "No.", code="x")))
     assert said == {"detail": {"error": "No."}, "error": "No.", "code": "x"}
+
+
+# Whatever is sent
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20)
+ANYTHING = st.recursive(SCALARS, lambda some: st.lists(some, max_size=4) | st.dictionaries(st.text(), some, max_size=3))
+ODD = st.sampled_from(
+    ["sky", "", "\u200b", "2026-01-31", "9999-12-31", "day", "news", "a.org", "5", 5, 0, -1, 1e300, True]
+)
+FIELDS = [
+    *("query", "max_results", "days", "start_date", "end_date", "time_range", "topic", "include_domains", "country"),
+    *("exclude_domains", "include_answer", "include_raw_content", "language", "search_depth", "urls", "count"),
+    *("chunks_per_source", "commands", "settings", "max_output_tokens"),
+]
+BODIES = st.dictionaries(st.sampled_from(FIELDS), ODD | ANYTHING | st.lists(ODD, max_size=4))
+DECODERS = [
+    lambda raw: tavily.decode_search(raw, TODAY),
+    tavily.decode_extract,
+    openwebui.decode_search,
+    openwebui.decode_load,
+    alpha_search.decode,
+]
+
+
+def reason_of(call: Any, *arguments: Any) -> str:
+    """Why it is refused; empty if it is not. Nothing but a refusal is expected."""
+    try:
+        call(*arguments)
+    except RequestError as error:
+        return f"{error.failed.status} {error}"
+    return ""
+
+
+@pytest.mark.parametrize("decode", DECODERS)
+@given(body=BODIES)
+def test_a_body_is_a_request_or_is_refused_with_a_reason(decode: Any, body: dict[str, Any]) -> None:
+    assert re.fullmatch(r"(400 .{10,500})?", reason_of(decode, json.dumps(body).encode()))
+
+
+@given(asked=st.dictionaries(st.sampled_from(["q", "pageno", "time_range", "language", "categories"]), st.text()))
+def test_an_address_is_a_search_or_is_refused_with_a_reason(asked: dict[str, str]) -> None:
+    assert re.fullmatch(r"(400 .{10,500})?", reason_of(searxng.decode, {"format": "json", **asked}))

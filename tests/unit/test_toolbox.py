@@ -399,3 +399,26 @@ async def test_search_once_and_open_once_give_values() -> None:
     assert [
         part.error == "" for part in await session.open_once({"urls": ["https://a.org", "https://b.org/blocked"]})
     ] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"urls": 5}, [""]),
+        ({"urls": "x y"}, ["x y"]),
+        ({"url": {"a": 1}}, [""]),
+        ({"urls": [0] * 1000}, [""]),
+        ({"urls": [f"https://a.org/{n}" for n in range(100)]}, [f"https://a.org/{n}" for n in range(20)]),
+        ({"url": "https://a b/" + "x" * 10_000}, ["https://a b/" + "x" * 487 + "…"]),
+    ],
+)
+async def test_wrong_addresses_are_named_as_far_as_they_are_any(given: Any, named: list[str]) -> None:
+    parts = await Bench().session().open_once(given)
+    assert [part.url for part in parts] == named
+    assert all(part.error for part in parts)
+
+
+@pytest.mark.parametrize(("query", "shown"), [("x" * 10_000, 400), (["x"] * 10_000, 0), ("\u200b", 0)])
+async def test_a_wrong_query_is_not_repeated_at_length(query: Any, shown: int) -> None:
+    answer = await Bench().session().search_once({"query": query})
+    assert (answer.ok, len(answer.query)) == (False, shown)
