@@ -160,6 +160,6 @@ async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
         context = context_of(scope)
         context.observer.fail("not_found")
         text = f"There is nothing at {scope['path']}. The API lives under /v1, for example /v1/chat/completions."
-        if scope["path"].endswith("/"):
+        if scope["path"] != "/" and scope["path"].endswith("/"):
             text += " Leave out the slash at the end."
         await send_failure(send, context.dialect, failure(404, text, code="not_found"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mcp.server.lowlevel import Server
@@ -32,7 +32,6 @@ from tools import prompts
 from tools.base import OPEN_PAGE, WEB_SEARCH, BadArguments, validate
 from tools.clean import one_line
 from tools.ledger import Source
-from tools.render import open_json, search_json
 from tools.session import ToolSession, not_run
 
 from ..callers.permission import permission_of
@@ -136,23 +135,23 @@ class McpServer:
 
 async def _searched(session: ToolSession, arguments: Mapping[str, Any]) -> CallToolResult:
     answer = await session.search_once(arguments)
-    found = {**search_json(answer), "answer": answer.direct, "sources": [_source(one) for one in answer.sources]}
-    return _result(session.text(answer), found, failed=bool(answer.fault))
+    return _result(session.text(answer), answer.sources, failed=bool(answer.fault))
 
 
 async def _opened(session: ToolSession, arguments: Mapping[str, Any]) -> CallToolResult:
     parts = await session.open_once(arguments)
-    sources = [_source(part.source) for part in parts if part.source]
-    found = {"pages": [open_json(part) for part in parts], "sources": sources}
-    return _result(session.text(parts), found, failed=not sources)
+    sources = [part.source for part in parts if part.source]
+    return _result(session.text(parts), sources, failed=not sources)
+
+
+def _result(text: str, sources: Iterable[Source], *, failed: bool) -> CallToolResult:
+    """Some hosts show their model the text, some the structure: what others wrote is fenced in both."""
+    found = {"text": text, "sources": [_source(source) for source in sources]}
+    return CallToolResult(content=[TextContent(text=text)], structured_content=found, is_error=failed)
 
 
 def _source(source: Source) -> dict[str, Any]:
     return {"n": source.n, "title": source.title, "url": source.url, "date": source.date}
-
-
-def _result(text: str, found: dict[str, Any], *, failed: bool) -> CallToolResult:
-    return CallToolResult(content=[TextContent(text=text)], structured_content=found, is_error=failed)
 
 
 def _failed(text: str) -> CallToolResult:

@@ -192,6 +192,7 @@ def test_groundwire_itself_as_a_server_of_tools(claude: Claude, model: ModelServ
     _, found, read = told(model.requests[-1], "tool")
     assert SITE + "sky.md" in found
     assert "Rayleigh scattering" in read
+    assert all("<<<web-" in result for result in (found, read)), "what others wrote is told apart"
 
 
 @pytest.mark.parametrize(

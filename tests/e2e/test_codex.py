@@ -138,6 +138,7 @@ def test_groundwire_itself_as_a_server_of_tools(codex: Codex, model: ModelServer
     found, read = told(model.requests[-1], "tool")
     assert SITE + "sky.md" in found
     assert "Rayleigh scattering" in read
+    assert all("<<<web-" in result for result in (found, read)), "what others wrote is told apart"
 
 
 def test_a_schema_for_the_answer(codex: Codex, model: ModelServer, tmp_path: Path) -> None:
