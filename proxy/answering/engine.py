@@ -250,6 +250,7 @@ class _Answering:
             names=(*sorted(offer.client_tools), *offer.owned),
             room=room,
             most_calls=search.max_calls,
+            most_pages=search.max_pages,
             most_searches=_least(self._context.searches_left, search.max_searches),
             assist=assist,
             cite=offer.response_format is None,

@@ -8,12 +8,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from tools.base import OPEN_PAGE, WEB_SEARCH
 from tools.toolbox import tool_named
 
 from ..answering.offer import client_tools
 from ..values.request import MOST_DOMAINS, MOST_TOOLS, SearchOptions, check_length
 
 _HOSTED_TOOLS = ("web_search", "web_fetch", "openrouter:web_search")  # and whatever begins so
+_FETCHES = "web_fetch"
 _SIZES = ("low", "medium", "high")
 
 
@@ -23,6 +25,7 @@ class _Wish:
 
     asked: str = ""
     forced: bool = False
+    forced_tool: str = ""
     allowed: bool = False
     live: bool = True
     options: dict[str, Any] = field(default_factory=dict)
@@ -73,6 +76,7 @@ def _take_choice(body: dict[str, Any], wish: _Wish) -> None:
     if _names_search(choice, theirs):
         wish.ask("tool_choice")
         wish.forced = True
+        wish.forced_tool = _tool_named_by(choice)
         del body["tool_choice"]
     elif choice.get("type") == "allowed_tools":
         _take_allowed(choice, theirs, body, wish)
@@ -103,6 +107,14 @@ def _names_search(choice: object, theirs: Collection[str]) -> bool:
     return isinstance(name, str) and tool_named(name) is not None and name not in theirs
 
 
+def _tool_named_by(choice: dict[str, Any]) -> str:
+    """Our tool that a choice means: what fetches pages, or what finds them."""
+    if is_hosted_search(choice):
+        return OPEN_PAGE if choice["type"].startswith(_FETCHES) else WEB_SEARCH
+    named = tool_named(str(_mapping(choice.get("function")).get("name", choice.get("name"))))
+    return named.name if named else WEB_SEARCH
+
+
 def _search_options(wish: _Wish) -> SearchOptions:
     options = wish.options
     location = _mapping(options.get("user_location"))
@@ -111,6 +123,7 @@ def _search_options(wish: _Wish) -> SearchOptions:
     return SearchOptions(
         wish.asked,
         wish.forced,
+        wish.forced_tool,
         wish.allowed,
         context_size=size if size in _SIZES else "",
         country=_country(_mapping(location.get("approximate")) or location),

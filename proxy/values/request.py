@@ -29,6 +29,7 @@ class SearchOptions:
 
     asked: str = ""
     forced: bool = False  # by a `tool_choice` that names search: the first round must search
+    forced_tool: str = ""  # which of our tools it names, by our name
     allowed: bool = False  # by an `allowed_tools` list that names search
     context_size: str = ""  # low | medium | high
     country: str = ""  # ISO 3166 alpha-2
@@ -37,6 +38,7 @@ class SearchOptions:
     blocked_domains: tuple[str, ...] = ()
     max_calls: int | None = None  # how many calls of ours may run at most
     max_searches: int | None = None  # of those, how many may search
+    max_pages: int | None = None  # and how many pages may be opened
     live: bool = True  # may pages be fetched for it, or only what is cached be used?
 
 

@@ -71,10 +71,19 @@ class CallBlock(Block):
         self.id = id_
         self.name = name
         self.arguments: list[str] = []
+        self._whole: dict[str, Any] | None = None
+
+    def write(self, arguments: str) -> None:
+        self.arguments.append(arguments)
 
     @property
     def is_complete(self) -> bool:
-        return isinstance(_parsed("".join(self.arguments)), dict)
+        """Asked with each piece of another call that waits for this one: only what may be the end is read."""
+        last = next((piece for piece in reversed(self.arguments) if piece and not piece.isspace()), "")
+        if self._whole is None and last.rstrip().endswith("}"):
+            given = _parsed("".join(self.arguments))
+            self._whole = given if isinstance(given, dict) else None
+        return self._whole is not None
 
     def begun(self) -> dict[str, Any]:
         return {"type": "tool_use", "id": self.id, "name": self.name, "input": {}}
@@ -100,10 +109,11 @@ class PlainBlock(Block):
 
 
 class ServerCallBlock(Block):
-    """A search of ours, or a page that we opened."""
+    """A search of ours, or a page that we opened; `beyond` how many of them the request allows."""
 
-    def __init__(self, index: int, tool: str, given: Mapping[str, Any]) -> None:
+    def __init__(self, index: int, tool: str, given: Mapping[str, Any], *, beyond: bool = False) -> None:
         super().__init__(index)
+        self.beyond = beyond
         self.id = "srvtoolu_" + secrets.token_hex(12)
         self.tool = tool
         self.input = dict(given)

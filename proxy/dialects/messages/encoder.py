@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from tools.base import OPEN_PAGE
+from tools.base import OPEN_PAGE, WEB_SEARCH
 from tools.ledger import Source
 
 from ...values.events import (
@@ -74,10 +74,11 @@ class Encoder:
         self._blocks: list[Block] = []
         self._open: Block | None = None
         self._position = 0  # in the whole text, in code points
-        self._blank = ""  # white space that waits for text: alone it makes no block
+        self._blank: list[str] = []  # white space that waits for text: alone it makes no block
         self._early: list[Source] = []  # cited before there was any text
         self._calls: dict[int, CallBlock] = {}
-        self._shown = ShownCalls(request.shown, request.search.max_searches)
+        most = {WEB_SEARCH: request.search.max_searches, OPEN_PAGE: request.search.max_pages}
+        self._shown = ShownCalls(request.shown, most)
         self._opened: dict[str, tuple[Source, ...]] = {}  # pages, by the call that opened them
 
     @property
@@ -176,10 +177,10 @@ class Encoder:
         if isinstance(self._open, TextBlock):
             self._write(self._open, text)
             return
-        self._blank += text
-        if not self._blank.isspace():
-            text, self._blank = self._blank, ""
-            self._begin_text(text)
+        self._blank.append(text)
+        if not text.isspace():
+            blank, self._blank = self._blank, []
+            self._begin_text("".join(blank))
 
     def _begin_text(self, text: str) -> None:
         block = TextBlock(len(self._blocks))
@@ -268,7 +269,7 @@ class Encoder:
         block = self._calls.get(event.index)
         if block is None:
             block = self._calls[event.index] = CallBlock(-1, event.id, self._tools.called(event.name))
-        block.arguments.append(event.arguments)
+        block.write(event.arguments)
         if block is self._open:
             self._write_call(block, event.arguments)
         elif block.index < 0 and not (isinstance(self._open, CallBlock) and not self._open.is_complete):
