@@ -89,6 +89,19 @@ def test_a_plain_answer(proxy: Groundwire, model: ModelServer, stream: bool) -> 
 
 
 @BOTH_WAYS
+def test_a_stop_sequence_that_the_server_names(proxy: Groundwire, model: ModelServer, stream: bool) -> None:
+    """As vLLM says it; where a server says nothing, it is the end of the turn."""
+    said = {"index": 0, "finish_reason": "stop", "stop_reason": "END"}
+    choice = {**said, "delta" if stream else "message": {"role": "assistant", "content": "Hello"}}
+    answer = json.dumps({"model": "m", "choices": [choice]}).encode()
+    kind = "text/event-stream" if stream else "application/json"
+    body = b"data: " + answer + b"\n\ndata: [DONE]\n\n" if stream else answer
+    model.script(Turn(body=body, content_type=kind))
+    message = ask(proxy, stream=stream, stop_sequences=["END", "STOP"])
+    assert (message["stop_reason"], message["stop_sequence"], text_of(message)) == ("stop_sequence", "END", "Hello")
+
+
+@BOTH_WAYS
 def test_the_clients_own_tools(proxy: Groundwire, model: ModelServer, stream: bool) -> None:
     model.script(Turn(text=["Wait."], calls=[("w", "weather", {"city": "Bern"})]), text("It rains."))
     fields = {"tools": [WEATHER], "headers": {"x-groundwire-search": "off"}, "stream": stream}

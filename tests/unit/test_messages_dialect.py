@@ -146,6 +146,22 @@ def test_why_it_stopped(reason: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("reason", "word", "expected"),
+    [
+        ("stop", "END", ("stop_sequence", "END")),
+        ("stop", "<|im_end|>", ("end_turn", None)),  # a word of the server's own
+        ("stop", "", ("end_turn", None)),
+        ("length", "END", ("max_tokens", None)),
+        ("tool_calls", "END", ("tool_use", None)),
+    ],
+)
+def test_the_word_at_which_it_stopped(reason: str, word: str, expected: tuple[str, str | None]) -> None:
+    stops = ["STOP", "END"]
+    message = message_of([TextDelta("a"), UsageSeen({}), Finished(reason, word)], stop_sequences=stops)
+    assert (message["stop_reason"], message["stop_sequence"]) == expected
+
+
+@pytest.mark.parametrize(
     ("pieces", "blocks"),
     [
         (["Blue [1]."], [("Blue.", SKY.url)]),

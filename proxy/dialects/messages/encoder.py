@@ -59,6 +59,7 @@ class Encoder:
         self._tools = request.tools
         self._thinks = request.thinks
         self._cites = bool(request.shown)
+        self._stop_words = request.body.get("stop") or ()
         self._handles = handles
         self._given = dict(given or {})
         self._head: dict[str, Any] = {
@@ -120,7 +121,7 @@ class Encoder:
         elif isinstance(event, UsageSeen):
             self._usage = as_usage(event.usage)
         elif isinstance(event, Finished):
-            self._finish(event.reason)
+            self._finish(event)
         elif isinstance(event, Failed):
             self._out.append(error_event(event))
 
@@ -325,11 +326,13 @@ class Encoder:
 
     # The end
 
-    def _finish(self, reason: str) -> None:
+    def _finish(self, event: Finished) -> None:
         self._begin_waiting_calls()
         self._show_results({})
         self._close()
-        ended = {"stop_reason": _REASONS.get(reason, "end_turn"), "stop_sequence": None}
+        ended: dict[str, Any] = {"stop_reason": _REASONS.get(event.reason, "end_turn"), "stop_sequence": None}
+        if event.reason == "stop" and event.stop_word in self._stop_words:  # servers have words of their own as well
+            ended = {"stop_reason": "stop_sequence", "stop_sequence": event.stop_word}
         self._head |= ended
         self._send("message_delta", delta=ended, usage=self._usage)
         self._send("message_stop")
