@@ -13,6 +13,8 @@ import orjson
 from tools.base import WEB_SEARCH
 from tools.ledger import Source
 
+from ...upstreams.calls import ArgumentReader
+
 _SERVER_NAMES = {WEB_SEARCH: "web_search"}
 
 
@@ -71,19 +73,15 @@ class CallBlock(Block):
         self.id = id_
         self.name = name
         self.arguments: list[str] = []
-        self._whole: dict[str, Any] | None = None
+        self._reader = ArgumentReader()
 
     def write(self, arguments: str) -> None:
         self.arguments.append(arguments)
+        self._reader.feed(arguments)
 
     @property
     def is_complete(self) -> bool:
-        """Asked with each piece of another call that waits for this one: only what may be the end is read."""
-        last = next((piece for piece in reversed(self.arguments) if piece and not piece.isspace()), "")
-        if self._whole is None and last.rstrip().endswith("}"):
-            given = _parsed("".join(self.arguments))
-            self._whole = given if isinstance(given, dict) else None
-        return self._whole is not None
+        return self._reader.over
 
     def begun(self) -> dict[str, Any]:
         return {"type": "tool_use", "id": self.id, "name": self.name, "input": {}}

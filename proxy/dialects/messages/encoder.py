@@ -47,6 +47,7 @@ _REASONS = {
     "function_call": "tool_use",
     "content_filter": "refusal",
 }
+_SAID = (TextDelta, Citation, ReasoningDelta)
 # Behind a marker these still belong to the sentence that it stands in.
 _CLOSING = re.compile(r"""[.,;:!?…)\]}"'”’»*_~。、，；：！？）】」』》]+""")
 
@@ -78,6 +79,7 @@ class Encoder:
         self._blank: list[str] = []  # white space that waits for text: alone it makes no block
         self._early: list[Source] = []  # cited before there was any text
         self._calls: dict[int, CallBlock] = {}
+        self._later: list[Event] = []  # what was said in the middle of a call
         most = {WEB_SEARCH: request.search.max_searches, OPEN_PAGE: request.search.max_pages}
         self._shown = ShownCalls(request.shown, most)
         self._opened: dict[str, tuple[Source, ...]] = {}  # pages, by the call that opened them
@@ -87,11 +89,18 @@ class Encoder:
         return {**self._head, "content": [block.whole() for block in self._blocks], "usage": self._usage}
 
     def feed(self, events: Iterable[Event]) -> bytes:
+        self._feed(events)
+        out, self._out = b"".join(self._out), []
+        return out
+
+    def _feed(self, events: Iterable[Event]) -> None:
         text = ""
         for event in events:
             if self._shown.ended and not isinstance(event, ToolFinished | RoundFinished):
                 self._show_results({})  # of a search before the question no round is told
-            if isinstance(event, TextDelta):
+            if self._is_calling and isinstance(event, _SAID):
+                self._later.append(event)
+            elif isinstance(event, TextDelta):
                 text += event.text
             elif isinstance(event, Citation):
                 if self._cites:
@@ -102,8 +111,16 @@ class Encoder:
                 text = ""
                 self._take(event)
         self._say(text)
-        out, self._out = b"".join(self._out), []
-        return out
+
+    @property
+    def _is_calling(self) -> bool:
+        """Is a call of the client's half written? What the model says in its middle waits for its end."""
+        return isinstance(self._open, CallBlock) and not self._open.is_complete
+
+    def _say_later(self) -> None:
+        if self._later:
+            waited, self._later = self._later, []
+            self._feed(waited)
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Begun):
@@ -273,8 +290,10 @@ class Encoder:
         block.write(event.arguments)
         if block is self._open:
             self._write_call(block, event.arguments)
-        elif block.index < 0 and not (isinstance(self._open, CallBlock) and not self._open.is_complete):
+        elif block.index < 0 and not self._is_calling:
             self._begin_call(block)
+        if not self._is_calling:
+            self._say_later()
 
     def _begin_call(self, block: CallBlock) -> None:
         block.index = len(self._blocks)
@@ -286,9 +305,13 @@ class Encoder:
             self._delta(block, "input_json_delta", partial_json=arguments)
 
     def _begin_waiting_calls(self) -> None:
+        """No more comes of any call: what waited for one to end need not wait longer."""
         for block in self._calls.values():
             if block.index < 0:
                 self._begin_call(block)
+        if isinstance(self._open, CallBlock):
+            self._close()
+        self._say_later()
 
     # Calls of ours
 
