@@ -295,6 +295,16 @@ def test_calls_of_the_client() -> None:
     assert [block.get("id") for block in message["content"]] == [None, "c1", "c2"]
 
 
+@pytest.mark.parametrize("pieces", [["not json"], [" ", "[1]"], ['"{}"'], ["", "nul", "l"]])
+def test_arguments_that_are_no_object_are_not_shown(pieces: list[str]) -> None:
+    """SDKs read them as JSON while they come, and break at what is none."""
+    events: list[Event] = [ToolCallDelta(0, "c", "weather", ""), *(ToolCallDelta(0, arguments=p) for p in pieces)]
+    tools = [{"name": "weather", "input_schema": {"type": "object"}}]
+    events = [Begun("up"), *events, UsageSeen({}), Finished("tool_calls")]
+    assert not [sent for sent in stream(events, tools=tools) if sent["type"] == "content_block_delta"]
+    assert short(message_of(events[1:], tools=tools)) == [("tool_use", "weather", {})]
+
+
 def test_calls_whose_pieces_are_mixed() -> None:
     events: list[Event] = [
         ToolCallDelta(0, "c1", "weather", ""),

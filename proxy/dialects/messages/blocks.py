@@ -74,10 +74,18 @@ class CallBlock(Block):
         self.name = name
         self.arguments: list[str] = []
         self._reader = ArgumentReader()
+        self._is_wrong = False
 
-    def write(self, arguments: str) -> None:
+    def write(self, arguments: str) -> str:
+        """What of it is shown: nothing of arguments that are no object. SDKs read them as JSON while they come."""
+        if not self.arguments:
+            arguments = arguments.lstrip()
+            self._is_wrong = self._is_wrong or not "{".startswith(arguments[:1])
+        if self._is_wrong or not arguments:
+            return ""
         self.arguments.append(arguments)
         self._reader.feed(arguments)
+        return arguments
 
     @property
     def is_complete(self) -> bool:

@@ -287,9 +287,9 @@ class Encoder:
         block = self._calls.get(event.index)
         if block is None:
             block = self._calls[event.index] = CallBlock(-1, event.id, self._tools.called(event.name))
-        block.write(event.arguments)
+        shown = block.write(event.arguments)
         if block is self._open:
-            self._write_call(block, event.arguments)
+            self._write_call(block, shown)
         elif block.index < 0 and not self._is_calling:
             self._begin_call(block)
         if not self._is_calling:
