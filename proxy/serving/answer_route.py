@@ -81,6 +81,8 @@ class AnswerRoute:
 
     async def _serve(self, context: RequestContext, send: Send, decoded: Decoded, query: str) -> None:
         prepared = await self._preparation.prepare(decoded.request, context)
+        if decoded.accepted:
+            await decoded.accepted()
         if not prepared.request.stream:
             await self._serve_prepared(_Asked(context, send, decoded, prepared, None, query))
             return

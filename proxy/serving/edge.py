@@ -41,17 +41,19 @@ _UPSTREAM_LIMITS = (b"x-ratelimit-", b"anthropic-ratelimit-")
 _UPLOADS = ("/v1/audio/", "/v1/images/")  # where OpenAI's own API takes forms
 
 Headers = dict[bytes, list[bytes]]
+RawHeaders = Sequence[tuple[bytes, bytes]]
+DialectOf = Callable[[str, RawHeaders], Dialect]
 
 
 class Edge:
-    """`dialect_of` names the dialect of a path; `listeners` are told of every request, let in or not."""
+    """`dialect_of` names the dialect of a path with these headers; `listeners` hear of every request, let in or not."""
 
     def __init__(
         self,
         app: ASGIApp,
         server: ServerConfig,
         keys: ClientKeys,
-        dialect_of: Callable[[str], Dialect],
+        dialect_of: DialectOf,
         listeners: Sequence[Listener] = (),
         *,
         limiter: Limiter | None = None,
@@ -80,7 +82,7 @@ class Edge:
             await self._app(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        dialect = self._dialect_of(scope["path"])
+        dialect = self._dialect_of(scope["path"], scope["headers"])
         request_id = _new_id()
         observer = Observer(
             self._listeners,
@@ -179,7 +181,7 @@ class Edge:
     ) -> bytes:
         """The answer to what never became a request, with as many of its headers as were read. Whoever watches is told
         of it like of any other."""
-        dialect, request_id = self._dialect_of(path), _new_id()
+        dialect, request_id = self._dialect_of(path, headers), _new_id()
         observer = Observer(
             self._listeners, request_id=request_id, method=method or "-", path=path or "-", dialect=dialect.name
         )
