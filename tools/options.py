@@ -54,6 +54,7 @@ class SessionOptions:
     limit: int | None = None  # how many results it wants
     allowed_domains: Sequence[str] = ()
     blocked_domains: Sequence[str] = ()
+    page_domains: tuple[Sequence[str], Sequence[str]] | None = None  # allowed and blocked for pages, instead of these
     secrets: Collection[str] = ()  # the keys that came with it
     caller: str = ""  # whose it is: what private providers gave is kept for its caller alone
     request: str = field(default_factory=partial(token_hex, 8))  # which of the caller's, where turns are given

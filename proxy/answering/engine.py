@@ -243,6 +243,7 @@ class _Answering:
             limit=_RESULTS_PER_CONTEXT_SIZE.get(search.context_size),
             allowed_domains=search.allowed_domains,
             blocked_domains=search.blocked_domains,
+            page_domains=(search.page_domains.allowed, search.page_domains.blocked) if search.page_domains else None,
             secrets=self._context.caller.secrets,
             caller=self._context.caller.owner,
             permission=permission_of(self._context.caller),

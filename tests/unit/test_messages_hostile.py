@@ -16,6 +16,7 @@ from proxy.dialects.messages.history import conversation
 from proxy.dialects.messages.request import MOST_BLOCKS, decode
 from proxy.dialects.messages.usage import as_usage
 from proxy.values.errors import RequestError
+from proxy.values.request import PageDomains
 from tests.unit.messages_scripts import FETCH_TOOL, HANDLES, SERVER_TOOL, body
 
 USER = {"role": "user", "content": "Why?"}
@@ -73,6 +74,23 @@ def test_each_server_tool_has_a_count_of_its_own() -> None:
     odd: list[Any] = [-1, True, "5", 2.5, [], None]
     for wrong in odd:
         assert counts({**bare, "max_uses": wrong}) == (None, None, None)
+
+
+def test_each_server_tool_has_domains_of_its_own() -> None:
+    def domains(*tools: dict[str, Any]) -> tuple[Any, Any, Any]:
+        search = decode(json.dumps(body(tools=list(tools))).encode()).search
+        return search.allowed_domains, search.blocked_domains, search.page_domains
+
+    search, fetch = {**SERVER_TOOL, "allowed_domains": ["a.org"]}, {**FETCH_TOOL, "allowed_domains": ["b.org"]}
+    for both in ([search, fetch], [fetch, search]):
+        assert domains(*both) == (("a.org",), (), PageDomains(("b.org",)))
+    assert domains(search, FETCH_TOOL) == (("a.org",), (), None), "what was found may be opened, and no more"
+    assert domains(SERVER_TOOL, {**FETCH_TOOL, "blocked_domains": ["b.org"]}) == ((), (), PageDomains((), ("b.org",)))
+    assert domains(fetch) == (("b.org",), (), PageDomains(("b.org",)))
+    assert domains({**search, "blocked_domains": ["c.a.org"]})[:2] == (("a.org",), ("c.a.org",))
+    odd: list[Any] = ["x", 1, {}, [1, None, ""], [[]], True]
+    for wrong in odd:
+        assert domains({**SERVER_TOOL, "allowed_domains": wrong}) == ((), (), None)
 
 
 # What is long

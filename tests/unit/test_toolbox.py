@@ -399,3 +399,15 @@ async def test_search_once_and_open_once_give_values() -> None:
     assert [
         part.error == "" for part in await session.open_once({"urls": ["https://a.org", "https://b.org/blocked"]})
     ] == [True, False]
+
+
+async def test_pages_may_have_domains_of_their_own() -> None:
+    bench = Bench(ToolPolicy(blocked_domains=("bad.org",)))
+    seen = ["https://e.org/p https://other.net/p https://bad.org/p"]
+    session = bench.session(allowed_domains=["e.org"], page_domains=(["other.net", "bad.org"], []), seen_texts=seen)
+    assert (await one(session, search({"query": "tea"}))).ok
+    assert bench.engine.asked[0].allowed_domains == ("e.org",)
+    opened = [
+        (await one(session, open_page({"url": f"https://{host}/p"}))).ok for host in ("e.org", "other.net", "bad.org")
+    ]
+    assert opened == [False, True, False]
