@@ -54,6 +54,7 @@ class SessionOptions:
     limit: int | None = None  # how many results it wants
     allowed_domains: Sequence[str] = ()
     blocked_domains: Sequence[str] = ()
+    page_domains: tuple[Sequence[str], Sequence[str]] | None = None  # allowed and blocked for pages, instead of these
     secrets: Collection[str] = ()  # the keys that came with it
     caller: str = ""  # whose it is: what private providers gave is kept for its caller alone
     request: str = field(default_factory=partial(token_hex, 8))  # which of the caller's, where turns are given
@@ -63,6 +64,7 @@ class SessionOptions:
     room: int | None = None  # how many characters of the web the model can hold
     most_calls: int | None = None  # how many calls the client allows
     most_searches: int | None = None  # how many searches its caller has left
+    most_pages: int | None = None  # how many pages the client allows
     assist: bool = False  # for weak models: the first search reads its best pages, and the rule for citing comes last
     cite: bool = True  # is the model told how to cite?
     alone: bool = False  # there is no model: somebody asks for the tool itself

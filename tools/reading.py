@@ -91,6 +91,9 @@ class PageReader:
         return await self._pages[page]
 
     def _count(self, host: str) -> None:
+        allowed = self._options.most_pages
+        if allowed is not None and self.opened >= allowed:  # the client's own bound: it may still search
+            raise Refused(prompts.PAGES_USED_UP.format(opened=allowed))
         if self.opened >= self._most:
             raise Refused(prompts.PAGES_USED_UP.format(opened=self.opened))
         if self._opened_of[host] >= self._most_per_host:

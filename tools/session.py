@@ -61,14 +61,14 @@ class ToolSession:
         self.options = options
         self.ledger = options.ledger
         may = options.permission
-        self.domains = toolbox.domains.narrowed(may.allowed_domains, may.blocked_domains).narrowed(
-            options.allowed_domains, options.blocked_domains
-        )
+        permitted = toolbox.domains.narrowed(may.allowed_domains, may.blocked_domains)
+        self.domains = permitted.narrowed(options.allowed_domains, options.blocked_domains)
+        of_pages = permitted.narrowed(*options.page_domains) if options.page_domains else self.domains
         self.provenance = Provenance(policy.provenance, options.seen_texts)
         self.provenance.add(options.found_before)
         if policy.provenance == "context":  # what earlier answers cited
             self.provenance.add(source.url for source in options.ledger)
-        self.reader = PageReader(toolbox.read, policy, options, self.domains, self.provenance)
+        self.reader = PageReader(toolbox.read, policy, options, of_pages, self.provenance)
         self.most_results = options.limit or policy.max_results
         self.longest_snippet = MAX_SNIPPET
         if options.room is not None:

@@ -88,6 +88,7 @@ class ToolLoop:
         self._key = ""  # made when the client is called while something may stay hidden from it
         self._last_turn: list[dict[str, Any]] = []  # the client's turn, with what ran in it
         self._reason = ""  # how the answer will end once its turn is kept
+        self._stop_word = ""  # at which the round under way was stopped
         self._rounds = 0
         self._replans = 0
         self._round = ModelRound()
@@ -143,6 +144,7 @@ class ToolLoop:
             elif isinstance(event, UsageSeen):
                 add_usage(self._usage, event.usage)
             elif isinstance(event, Finished):
+                self._stop_word = event.stop_word
                 out += self._close_round(event.reason)
             elif isinstance(event, Failed):
                 self._action = End()
@@ -322,7 +324,7 @@ class ToolLoop:
         self._action = End()
         theirs = [call for call in self._round.calls.values() if not call.ours]
         last = self._last_turn or [self._assistant_message(theirs)]
-        return [RoundFinished(tuple(last)), UsageSeen(self._usage), Finished(reason)]
+        return [RoundFinished(tuple(last)), UsageSeen(self._usage), Finished(reason, self._stop_word)]
 
     # What the model is asked
 

@@ -214,7 +214,7 @@ _STEPS_ASIDE: tuple[tuple[str, Condition], ...] = (
 
 def _choices(request: ChatRequest, names: Mapping[str, str]) -> tuple[Any, Any]:
     """The `tool_choice` of the first round, and of those after a tool of ours has run. None: leave it out."""
-    first = next(iter(names.values()))  # the search, if there is one
+    first = names.get(request.search.forced_tool) or next(iter(names.values()))  # the search, if there is one
     search = {"type": "function", "function": {"name": first}}
     if request.search.allowed:
         choice = request.body.get("tool_choice")

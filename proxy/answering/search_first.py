@@ -32,7 +32,7 @@ class FirstSearch:
     def __init__(self, request: ChatRequest, offer: Offer, plan: FallbackPlan, session: ToolSession) -> None:
         self.offer = without_ours(offer)
         self.usage: dict[str, Any] = {}
-        self._forced = request.search.forced
+        self._forced = request.search.forced and request.search.forced_tool != OPEN_PAGE  # a page is no search
         self._searched = request.searched
         self._choice = request.body.get("tool_choice")  # the client's own
         self._plan = plan

@@ -8,12 +8,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from tools.base import OPEN_PAGE, WEB_SEARCH
 from tools.toolbox import tool_named
 
 from ..answering.offer import client_tools
-from ..values.request import MOST_DOMAINS, MOST_TOOLS, SearchOptions, check_length
+from ..values.request import MOST_DOMAINS, MOST_TOOLS, PageDomains, SearchOptions, check_length
 
 _HOSTED_TOOLS = ("web_search", "web_fetch", "openrouter:web_search")  # and whatever begins so
+_FETCHES = "web_fetch"
 _SIZES = ("low", "medium", "high")
 
 
@@ -23,9 +25,11 @@ class _Wish:
 
     asked: str = ""
     forced: bool = False
+    forced_tool: str = ""
     allowed: bool = False
     live: bool = True
     options: dict[str, Any] = field(default_factory=dict)
+    pages: dict[str, Any] = field(default_factory=dict)  # what is said of fetching them
 
     def ask(self, name: str) -> None:
         self.asked = self.asked or name
@@ -43,6 +47,11 @@ def is_hosted_search(tool: object) -> bool:
     return isinstance(tool, dict) and isinstance(tool.get("type"), str) and tool["type"].startswith(_HOSTED_TOOLS)
 
 
+def _fetches(tool: dict[str, Any]) -> bool:
+    """Is it for pages, and not for finding them?"""
+    return bool(tool["type"].startswith(_FETCHES))
+
+
 def _take_options(body: dict[str, Any], wish: _Wish) -> None:
     options = body.pop("web_search_options", None)
     if options is not None:
@@ -57,9 +66,13 @@ def _take_tools(body: dict[str, Any], wish: _Wish) -> None:
         return
     wish.ask("tool")
     wish.live = all(tool.get("external_web_access") is not False for tool in hosted)
-    for tool in hosted:
-        for name, value in {**tool, **_mapping(tool.get("parameters"))}.items():
-            wish.options.setdefault(name, value)
+    for tool in sorted(hosted, key=_fetches):  # where both are named, what is said of search goes first
+        given = {**tool, **_mapping(tool.get("parameters"))}
+        if _fetches(tool):
+            wish.pages = wish.pages or given
+        if not _fetches(tool) or all(map(_fetches, hosted)):
+            for name, value in given.items():
+                wish.options.setdefault(name, value)
     body["tools"] = [tool for tool in tools if not is_hosted_search(tool)]
     if not body["tools"]:
         del body["tools"]
@@ -73,6 +86,7 @@ def _take_choice(body: dict[str, Any], wish: _Wish) -> None:
     if _names_search(choice, theirs):
         wish.ask("tool_choice")
         wish.forced = True
+        wish.forced_tool = _tool_named_by(choice)
         del body["tool_choice"]
     elif choice.get("type") == "allowed_tools":
         _take_allowed(choice, theirs, body, wish)
@@ -103,6 +117,14 @@ def _names_search(choice: object, theirs: Collection[str]) -> bool:
     return isinstance(name, str) and tool_named(name) is not None and name not in theirs
 
 
+def _tool_named_by(choice: dict[str, Any]) -> str:
+    """Our tool that a choice means: what fetches pages, or what finds them."""
+    if is_hosted_search(choice):
+        return OPEN_PAGE if _fetches(choice) else WEB_SEARCH
+    named = tool_named(str(_mapping(choice.get("function")).get("name", choice.get("name"))))
+    return named.name if named else WEB_SEARCH
+
+
 def _search_options(wish: _Wish) -> SearchOptions:
     options = wish.options
     location = _mapping(options.get("user_location"))
@@ -111,13 +133,21 @@ def _search_options(wish: _Wish) -> SearchOptions:
     return SearchOptions(
         wish.asked,
         wish.forced,
+        wish.forced_tool,
         wish.allowed,
         context_size=size if size in _SIZES else "",
         country=_country(_mapping(location.get("approximate")) or location),
         allowed_domains=_domains(filters, "allowed_domains"),
         blocked_domains=_domains(filters, "blocked_domains"),
+        page_domains=_page_domains(wish.pages),
         live=wish.live,
     )
+
+
+def _page_domains(pages: dict[str, Any]) -> PageDomains | None:
+    filters = {**pages, **_mapping(pages.get("filters"))}
+    allowed, blocked = _domains(filters, "allowed_domains"), _domains(filters, "blocked_domains")
+    return PageDomains(allowed, blocked) if allowed or blocked else None
 
 
 def _country(location: dict[str, Any]) -> str:

@@ -42,6 +42,7 @@ class _Asked:
     decoded: Decoded
     prepared: PreparedRequest
     stream: EventStream | None
+    query: str  # of the address that was asked
 
 
 class AnswerRoute:
@@ -68,7 +69,8 @@ class AnswerRoute:
         if decoded.background:
             await self._serve_in_background(Asking(context, receive, send, next_turn_of(scope)), decoded)
         else:
-            await while_connected(receive, self._serve(context, send, decoded), context.observer)
+            query = scope["query_string"].decode("latin-1")
+            await while_connected(receive, self._serve(context, send, decoded, query), context.observer)
 
     async def _serve_in_background(self, asking: Asking, decoded: Decoded) -> None:
         prepared = await self._preparation.prepare(decoded.request, asking.context)
@@ -77,14 +79,16 @@ class AnswerRoute:
         events = self._events(asking.context, decoded, prepared)
         await self._background.answer(asking, events, writer, prepared.decision.header)
 
-    async def _serve(self, context: RequestContext, send: Send, decoded: Decoded) -> None:
+    async def _serve(self, context: RequestContext, send: Send, decoded: Decoded, query: str) -> None:
         prepared = await self._preparation.prepare(decoded.request, context)
+        if decoded.accepted:
+            await decoded.accepted()
         if not prepared.request.stream:
-            await self._serve_prepared(_Asked(context, send, decoded, prepared, None))
+            await self._serve_prepared(_Asked(context, send, decoded, prepared, None, query))
             return
         stream = EventStream(send, {SEARCH_HEADER: prepared.decision.header}, ping=context.dialect.ping)
         try:
-            await self._serve_prepared(_Asked(context, send, decoded, prepared, stream))
+            await self._serve_prepared(_Asked(context, send, decoded, prepared, stream, query))
         except RequestError as error:
             if not stream.started:
                 raise
@@ -130,10 +134,9 @@ class AnswerRoute:
         body = raw if sent["model"] == candidate.model else orjson.dumps({**sent, "model": candidate.model})
         versions = {name: value for name, value in asked.context.headers.items() if name in _VERSIONS}
         down = {SEARCH_HEADER: prepared.decision.header}
-        request = ForwardedRequest("POST", asked.decoded.forward_to, body, {**candidate.headers, **versions}, down)
-        if asked.stream:
-            asked.stream.stop()  # the upstream keeps its own stream alive
-        return await self._forwarder.forward(asked.context, asked.send, prepared.plan, request)
+        path = f"{asked.decoded.forward_to}?{asked.query}" if asked.query else asked.decoded.forward_to
+        request = ForwardedRequest("POST", path, body, {**candidate.headers, **versions}, down)
+        return await self._forwarder.forward(asked.context, asked.send, prepared.plan, request, asked.stream)
 
     async def _forward(self, asked: _Asked) -> bool:
         decoded, prepared = asked.decoded, asked.prepared

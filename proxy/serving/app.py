@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
@@ -39,15 +39,17 @@ from .forward_route import ForwardRoute
 from .forwarding import Forwarder
 from .mcp_route import McpRoute
 from .messages_routes import CountTokensRoute
+from .models_route import VERSION, ModelsRoute
 from .open_connections import OpenConnections
 from .openwebui_routes import OpenWebuiLoadRoute, OpenWebuiSearchRoute
 from .responses_routes import StoredResponses
 from .searxng_route import SearxngRoute
-from .status_routes import HealthRoute, MetricsRoute, ModelsRoute
+from .status_routes import HealthRoute, MetricsRoute
 from .tavily_routes import TavilyExtractRoute, TavilySearchRoute
 from .tool_routes import OpenRoute, SearchRoute
 from .usage_route import UsageRoute
 
+_MESSAGES, _MODELS, _VERSION = "/v1/messages", "/v1/models", VERSION.encode()
 _ENGINES = ("/search", "/extract", "/compat/openwebui")  # where we pass for a search engine
 
 
@@ -79,7 +81,7 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
     dialects: dict[str, Dialect] = {
         "/v1/chat/completions": ChatDialect(progress=config.tools.progress == "reasoning"),
         "/v1/responses": ResponsesDialect(responses),
-        "/v1/messages": MessagesDialect(house.store, LastModels(house.upstreams, house.store)),
+        _MESSAGES: MessagesDialect(house.store, LastModels(house.upstreams, house.store)),
     }
     keys = ClientKeys(
         config.server.keys,
@@ -141,13 +143,16 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
 
 
 class _DialectOfPath:
-    """The dialect of a path: what stands below an endpoint speaks like it, all else like Chat Completions."""
+    """The dialect of a path: what stands below an endpoint speaks like it, all else like Chat Completions. Only the
+    list of models is one path for two APIs, which a header tells apart."""
 
     def __init__(self, dialects: dict[str, Dialect]) -> None:
         self._dialects = dialects
         self._other = ChatDialect(name="http")
 
-    def __call__(self, path: str) -> Dialect:
+    def __call__(self, path: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> Dialect:
+        if path.startswith(_MODELS) and any(name == _VERSION for name, _ in headers):
+            path = _MESSAGES
         known = self._dialects.get(path)
         return known or next((d for base, d in self._dialects.items() if path.startswith(base + "/")), self._other)
 

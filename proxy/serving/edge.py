@@ -36,17 +36,19 @@ _HOST = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::[0-9]*
 _UPLOADS = ("/v1/audio/", "/v1/images/")  # where OpenAI's own API takes forms
 
 Headers = dict[bytes, list[bytes]]
+RawHeaders = Sequence[tuple[bytes, bytes]]
+DialectOf = Callable[[str, RawHeaders], Dialect]
 
 
 class Edge:
-    """`dialect_of` names the dialect of a path; `listeners` are told of every request, let in or not."""
+    """`dialect_of` names the dialect of a path with these headers; `listeners` hear of every request, let in or not."""
 
     def __init__(
         self,
         app: ASGIApp,
         server: ServerConfig,
         keys: ClientKeys,
-        dialect_of: Callable[[str], Dialect],
+        dialect_of: DialectOf,
         listeners: Sequence[Listener] = (),
         *,
         limiter: Limiter | None = None,
@@ -99,7 +101,8 @@ class Edge:
             arrival.observer.end()
 
     def _arrival(self, scope: Scope, send: Send) -> Arrival:
-        dialect, request_id = self._dialect_of(engine_doors.known_path(scope)), new_request_id()
+        dialect = self._dialect_of(engine_doors.known_path(scope), scope["headers"])
+        request_id = new_request_id()
         observer = Observer(
             self._listeners,
             request_id=request_id,
@@ -153,7 +156,7 @@ class Edge:
     ) -> bytes:
         """The answer to what never became a request, with as many of its headers as were read. Whoever watches is told
         of it like of any other."""
-        dialect, request_id = self._dialect_of(path), new_request_id()
+        dialect, request_id = self._dialect_of(path, headers), new_request_id()
         observer = Observer(
             self._listeners, request_id=request_id, method=method or "-", path=path or "-", dialect=dialect.name
         )

@@ -49,8 +49,13 @@ class ForwardedRequest:
 
     @property
     def completes(self) -> bool:
-        """Only of completions it is known what their answers look like."""
+        """Of completions it is known what their answers look like."""
         return self.method == "POST" and self._plain_path.endswith("/completions")
+
+    @property
+    def is_message(self) -> bool:
+        """And of messages."""
+        return self.method == "POST" and self._plain_path == "/messages"
 
     @property
     def operation(self) -> Operation:
@@ -171,9 +176,13 @@ class ForwardedAnswer:
             body, whole = await gathered(reply.chunks, _LONGEST_ERROR)
         except Broken:
             body, whole = b"", False  # its status says enough
-        keeps = not self._request.completes or (whole and has_openai_shape(parsed(body)))
         assert reply.failed is not None
+        keeps = self._keeps_words(reply, body, whole=whole)
         return Refusal(reply.failed, body if keeps else b"", reply.headers)
+
+    def _keeps_words(self, reply: Reply, body: bytes, *, whole: bool) -> bool:
+        """May a refusal go out as the upstream wrote it?"""
+        return not self._request.completes or (whole and has_openai_shape(parsed(body)))
 
     async def refuse(self, refusal: Refusal) -> None:
         """It stays with this failure: nobody else is asked."""
@@ -199,6 +208,11 @@ class ForwardedAnswer:
             self._stop_pings()
             await send_failure(self._send, self._dialect, failed, self._request.down)
         # Any other body is left without an end: the server cuts the connection off then, and it does not look whole.
+
+    @property
+    def _own_key(self) -> str:
+        """The key that the client brought for the upstream, if it did."""
+        return self._request.headers.get("authorization", "")
 
     def _stop_pings(self) -> None:
         if self._stream:

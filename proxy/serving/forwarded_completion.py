@@ -43,7 +43,7 @@ class ForwardedCompletion(ForwardedAnswer, ABC):
             return Refusal(truncated())
         if is_markup(first):
             return Refusal(self._forwarding.unreadable(first, self._own_key))
-        if is_json(_media_type(reply), first):
+        if is_json(media_type(reply), first):
             return await self._take_json(reply, first)
         return await self._take_events(reply, first)
 
@@ -64,11 +64,6 @@ class ForwardedCompletion(ForwardedAnswer, ABC):
     def _dressed(self, failed: Failed) -> Failed:
         return self._forwarding.dressed(failed, self._own_key)
 
-    @property
-    def _own_key(self) -> str:
-        """The key that the client brought for the upstream, if it did."""
-        return self._request.headers.get("authorization", "")
-
 
 class StreamedCompletion(ForwardedCompletion):
     def __init__(
@@ -88,7 +83,7 @@ class StreamedCompletion(ForwardedCompletion):
         self._content_told = False
 
     async def _take_events(self, reply: Reply, first: bytes) -> Refusal | None:
-        self._headers = _as_stream(reply)
+        self._headers = as_stream(reply)
         events = self._events
         try:
             self._note_piece(first)
@@ -103,7 +98,7 @@ class StreamedCompletion(ForwardedCompletion):
         self._note_end(reply.status)
         self._observer.succeed()
         try:
-            await _finish(reply.chunks)
+            await read_to_the_end(reply.chunks)
         finally:
             await self._out.close()
         return None
@@ -164,7 +159,7 @@ class StreamedCompletion(ForwardedCompletion):
         self._usage = usage_in(chunk)
         self._tell_content()
         if not self._out.started:
-            self._out.headers |= _as_stream(reply)
+            self._out.headers |= as_stream(reply)
         await self._out.write(encode(json.dumps(chunk, separators=(",", ":")).encode()) + DONE)
         self._note_piece(body)
         self._note_end(reply.status)
@@ -243,7 +238,7 @@ async def _first_bytes(chunks: AsyncIterator[bytes]) -> bytes:
     return first
 
 
-async def _finish(chunks: AsyncIterator[bytes]) -> None:
+async def read_to_the_end(chunks: AsyncIterator[bytes]) -> None:
     """Reads the last bytes of a body that has said everything: a connection left in its middle is lost."""
     with suppress(TimeoutError, Broken):
         async with asyncio.timeout(_LAST_BYTES):
@@ -251,16 +246,16 @@ async def _finish(chunks: AsyncIterator[bytes]) -> None:
                 pass
 
 
-def _media_type(reply: Reply) -> str:
+def media_type(reply: Reply) -> str:
     return reply.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _as_json(reply: Reply) -> dict[str, str]:
     """The headers of a body that is JSON, whatever it was labelled."""
-    labelled = _media_type(reply) == "application/json"
+    labelled = media_type(reply) == "application/json"
     return {**reply.headers} if labelled else {**reply.headers, "content-type": "application/json"}
 
 
-def _as_stream(reply: Reply) -> dict[str, str]:
-    labelled = _media_type(reply) == "text/event-stream"
+def as_stream(reply: Reply) -> dict[str, str]:
+    labelled = media_type(reply) == "text/event-stream"
     return {name: value for name, value in reply.headers.items() if labelled or name != "content-type"}

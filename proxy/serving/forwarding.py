@@ -15,6 +15,7 @@ from ..values.errors import shutting_down, too_long
 from .delivery import EventStream
 from .forwarded_answer import ForwardedAnswer, ForwardedRequest
 from .forwarded_completion import StreamedCompletion, WholeCompletion
+from .forwarded_message import ForwardedMessage, StreamedMessage
 
 
 class Forwarder:
@@ -31,7 +32,7 @@ class Forwarder:
     ) -> bool:
         """Whether the request has its answer. If not, the plan's current upstream is to be asked, perhaps once more.
 
-        `stream` is how a streamed completion goes out; it may have begun, with pings, while another upstream was asked.
+        `stream` is how a streamed answer goes out; it may have begun, with pings, while another upstream was asked.
         """
         answer = _answer(context, send, plan, request, stream)
         try:
@@ -56,6 +57,9 @@ def _answer(
     context: RequestContext, send: Send, plan: FallbackPlan, request: ForwardedRequest, stream: EventStream | None
 ) -> ForwardedAnswer:
     if stream:
-        return StreamedCompletion(context, send, plan, request, stream)
+        streamed = StreamedMessage if request.is_message else StreamedCompletion
+        return streamed(context, send, plan, request, stream)
+    if request.is_message:
+        return ForwardedMessage(context, send, plan, request)
     kind = WholeCompletion if request.completes else ForwardedAnswer
     return kind(context, send, plan, request)

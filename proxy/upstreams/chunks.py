@@ -27,6 +27,7 @@ class ChunkReader:
         self.begun = False
         self._off = off  # the repairs that are switched off
         self._reason = ""
+        self._stop_word = ""
         self._usage: Mapping[str, Any] | None = None
         self._over = False
         self._calls = Calls(off, names)
@@ -84,7 +85,7 @@ class ChunkReader:
         if not self._reason:
             return [truncated()]
         usage: list[Event] = [UsageSeen(plain_usage(self._usage))] if self._usage else []
-        return [*self._calls.flush(), *usage, Finished(self._reason)]
+        return [*self._calls.flush(), *usage, Finished(self._reason, self._stop_word)]
 
     def _read(self, chunk: Any, out: list[Event]) -> None:
         suspect = not isinstance(chunk, dict) or "error" in chunk or chunk.get("object") == "error"
@@ -99,6 +100,8 @@ class ChunkReader:
         choice = choices[0] if choices and isinstance(choices, list) else None
         if isinstance(choice, dict):
             self._read_choice(choice, out)
+        if "__verbose" in chunk:
+            self._stop_word = self._stop_word or _verbose_stop_word(chunk["__verbose"])
 
     def _is_readable(self, chunk: object, out: list[Event]) -> bool:
         """Some servers say in every chunk that there is no error; only a real one ends the answer."""
@@ -121,6 +124,7 @@ class ChunkReader:
         reason = choice.get("finish_reason")
         if reason and not self._reason:
             self._reason = repairs.finish_reason(reason, self._off)
+            self._stop_word = _stop_word(choice)
 
     def _read_delta(self, delta: dict[str, Any], out: list[Event]) -> None:
         content = delta.get("content")
@@ -137,6 +141,18 @@ class ChunkReader:
         for entry in calls if isinstance(calls, list) else ():
             if isinstance(entry, dict):
                 out += self._calls.feed(entry)
+
+
+def _stop_word(choice: Mapping[str, Any]) -> str:
+    """The client's own word, where a server tells which one it was: vLLM, and SGLang. Numbers are tokens."""
+    said = (choice.get(name) for name in ("stop_reason", "matched_stop"))
+    return next((word for word in said if isinstance(word, str)), "")
+
+
+def _verbose_stop_word(said: object) -> str:
+    """The same from a llama.cpp that was started to be verbose."""
+    word = said.get("stopping_word") if isinstance(said, dict) else None
+    return word if isinstance(word, str) else ""
 
 
 def _groq_usage(chunk: Mapping[str, Any]) -> Any:

@@ -5,7 +5,7 @@ whose `writer` makes the answer of events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,6 +37,7 @@ class Decoded:
     as_sent: bool = False  # are the client's bytes all that may be forwarded, and only to who says it knows this API?
     hidden_turns: bool = False  # may its history hold turns of ours that the client never saw?
     background: bool = False  # does the work go on when the client leaves?
+    accepted: Callable[[], Awaitable[None]] | None = None  # what is to be done once its caller may have it answered
 
 
 class Dialect(Protocol):

@@ -17,6 +17,7 @@ from .events import Failed
 NO_RETRY = {
     "x-should-retry": "false"
 }  # SDKs retry 408, 409, 429 and 5xx twice, and each would run the whole loop again
+_LONGEST_QUOTE = 100  # characters
 _UNNAMED = "The model's server reported an error."
 _STATUS = re.compile(r"[45][0-9]{2}")
 _NO_MONEY = "insufficient_quota"  # a 429 that no wait cures
@@ -98,6 +99,13 @@ def refuse(
     status: int, message: str, *, kind: str = "", param: str | None = None, code: str | None = None
 ) -> RequestError:
     return RequestError(failure(status, message, kind=kind, param=param, code=code))
+
+
+def quoted(said: object) -> str:
+    """A client's own word, as it may stand in a refusal: it is no use to send back what is long."""
+    if not isinstance(said, str):
+        return "that is no text"
+    return f"'{said}'" if len(said) <= _LONGEST_QUOTE else f"'{said[:_LONGEST_QUOTE]}…'"
 
 
 def as_error(body: object, status: int = 0) -> Failed | None:

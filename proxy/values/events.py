@@ -111,6 +111,7 @@ class UsageSeen:
 @dataclass(frozen=True, slots=True)
 class Finished:
     reason: str  # stop | length | tool_calls | content_filter | function_call
+    stop_word: str = ""  # at which the model was stopped, where its server says so
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ class History:
     def __init__(self) -> None:
         self.entries: list[Any] = []
         self._newest: dict[str, HistoryCall] = {}  # id → the last call that bears it
-        self._waiting: dict[str, list[list[HistoryCall]]] = {}  # id → calls without a result, by turn
+        self._waiting: dict[str, list[deque[HistoryCall]]] = {}  # id → calls without a result, by turn
         self._in_order: dict[tuple[bool, str], deque[HistoryCall]] = {}  # (lacks an id, name) → calls, oldest first
         self._mark = 0
         self._late: list[dict[str, Any]] = []
@@ -105,7 +105,7 @@ class History:
             if waiting and waiting[-1][-1].entry == len(self.entries) - 1:
                 waiting[-1] += made
             else:
-                waiting.append(made)
+                waiting.append(deque(made))
 
     def answer(self, call_id: str, result: dict[str, Any]) -> bool:
         """Puts a result behind its call: the first unanswered one with that id in the latest turn that has one. Whether
@@ -142,7 +142,7 @@ class History:
     def _unanswered(self, call_id: str) -> HistoryCall | None:
         turns = self._waiting.get(call_id, [])
         while turns:
-            call = turns[-1].pop(0)
+            call = turns[-1].popleft()
             if not turns[-1]:
                 turns.pop()
             if not call.results:

@@ -24,19 +24,30 @@ SEARCH_HEADER = "x-groundwire-search"  # on, off or nothing from the client; wha
 
 
 @dataclass(frozen=True, slots=True)
+class PageDomains:
+    """Of which pages may be opened."""
+
+    allowed: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SearchOptions:
     """What the client asked of search. `asked` names the field that asked, or is empty."""
 
     asked: str = ""
     forced: bool = False  # by a `tool_choice` that names search: the first round must search
+    forced_tool: str = ""  # which of our tools it names, by our name
     allowed: bool = False  # by an `allowed_tools` list that names search
     context_size: str = ""  # low | medium | high
     country: str = ""  # ISO 3166 alpha-2
     language: str = ""  # ISO 639-1, from the request's Accept-Language
     allowed_domains: tuple[str, ...] = ()
     blocked_domains: tuple[str, ...] = ()
+    page_domains: PageDomains | None = None  # for pages, where what fetches them has lists of its own
     max_calls: int | None = None  # how many calls of ours may run at most
     max_searches: int | None = None  # of those, how many may search
+    max_pages: int | None = None  # and how many pages may be opened
     live: bool = True  # may pages be fetched for it, or only what is cached be used?
 
 

@@ -209,7 +209,7 @@ async def secret() -> bytes:
 
 
 def edge_around(app: Any, *listeners: Listener) -> Edge:
-    return Edge(app, ServerConfig(), ClientKeys([], secret), lambda path: ChatDialect(), listeners)
+    return Edge(app, ServerConfig(), ClientKeys([], secret), lambda path, headers: ChatDialect(), listeners)
 
 
 @pytest.mark.parametrize("sent", [False, True], ids=["before the answer", "in its midst"])

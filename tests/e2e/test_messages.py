@@ -89,6 +89,19 @@ def test_a_plain_answer(proxy: Groundwire, model: ModelServer, stream: bool) -> 
 
 
 @BOTH_WAYS
+def test_a_stop_sequence_that_the_server_names(proxy: Groundwire, model: ModelServer, stream: bool) -> None:
+    """As vLLM says it; where a server says nothing, it is the end of the turn."""
+    said = {"index": 0, "finish_reason": "stop", "stop_reason": "END"}
+    choice = {**said, "delta" if stream else "message": {"role": "assistant", "content": "Hello"}}
+    answer = json.dumps({"model": "m", "choices": [choice]}).encode()
+    kind = "text/event-stream" if stream else "application/json"
+    body = b"data: " + answer + b"\n\ndata: [DONE]\n\n" if stream else answer
+    model.script(Turn(body=body, content_type=kind))
+    message = ask(proxy, stream=stream, stop_sequences=["END", "STOP"])
+    assert (message["stop_reason"], message["stop_sequence"], text_of(message)) == ("stop_sequence", "END", "Hello")
+
+
+@BOTH_WAYS
 def test_the_clients_own_tools(proxy: Groundwire, model: ModelServer, stream: bool) -> None:
     model.script(Turn(text=["Wait."], calls=[("w", "weather", {"city": "Bern"})]), text("It rains."))
     fields = {"tools": [WEATHER], "headers": {"x-groundwire-search": "off"}, "stream": stream}
@@ -195,6 +208,18 @@ def test_no_more_searches_than_allowed(proxy: Groundwire, model: ModelServer) ->
     assert message["usage"]["server_tool_use"]["web_search_requests"] == 1
 
 
+def test_pages_are_counted_by_themselves(proxy: Groundwire, model: ModelServer) -> None:
+    both = Turn(calls=[("p", "open_page", {"url": SKY}), ("q", "open_page", {"url": SEA})])
+    model.script(both, call("web_search", {"query": "sky"}, id="s"), text("Blue [1]."))
+    tools = [SERVER_TOOL, {**FETCH_TOOL, "max_uses": 1}]
+    message = ask(proxy, f"Read {SKY} and {SEA}", tools=tools, tool_choice={"type": "tool", "name": "web_fetch"})
+    assert model.requests[0]["tool_choice"] == {"type": "function", "function": {"name": "open_page"}}
+    fetched = [("server_tool_use", "web_fetch", {"url": url}) for url in (SKY, SEA)]
+    results = [("web_fetch_tool_result", SKY), ("web_fetch_tool_result", "max_uses_exceeded")]
+    assert short(message) == [*fetched, *results, USE, RESULT, ("Blue.", SKY)]
+    assert message["usage"]["server_tool_use"] == {"web_search_requests": 1, "web_fetch_requests": 1}
+
+
 def test_a_search_that_finds_nothing(proxy: Groundwire, model: ModelServer) -> None:
     model.script(call("web_search", {"query": "zzzz qqqq"}), text("No idea."))
     found = ask(proxy, tools=[SERVER_TOOL])
@@ -297,6 +322,12 @@ def test_a_bearer_key_opens_too(keyed: Groundwire, model: ModelServer) -> None:
 def test_an_error_of_the_model(proxy: Groundwire, model: ModelServer, stream: bool) -> None:
     model.script(Turn(status=400, body=b'{"error":{"message":"too long","type":"x","code":"y"}}'))
     assert error_of(post(proxy, stream=stream)) == (400, "invalid_request_error")
+
+
+@BOTH_WAYS
+def test_an_overload_is_told_in_this_apis_words(proxy: Groundwire, model: ModelServer, stream: bool) -> None:
+    model.script(Turn(status=503, body=b'{"error":{"message":"busy"}}', headers={"retry-after": "0"}))
+    assert error_of(post(proxy, stream=stream)) == (529, "overloaded_error")
 
 
 def test_an_error_in_the_middle_of_a_stream(proxy: Groundwire, model: ModelServer) -> None:

@@ -110,6 +110,7 @@ def test_bytes_pass_both_ways(proxy: Groundwire, vendor: AnthropicServer, stream
     assert message["id"] == "msg_01"
     assert text_of(message) == "Hello."
     assert vendor.raw == [raw]
+    assert vendor.paths == ["/v1/messages?beta=true"]
     assert vendor.heads[0]["anthropic-beta"] == "x-2026"
     assert vendor.complaints == []
     assert answer.headers["x-groundwire-search"] == "off; reason=header"

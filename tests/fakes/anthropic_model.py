@@ -53,7 +53,7 @@ class AnthropicServer(VendorServer):
         return _event("error", error={"type": "overloaded_error", "message": message})
 
     def rules(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> Iterator[tuple[object, str]]:
-        yield path == "/v1/messages", f"no such path: {path}"
+        yield path.partition("?")[0] == "/v1/messages", f"no such path: {path}"
         yield headers.get("anthropic-version") == "2023-06-01", "anthropic-version: header is required"
         yield headers.get("x-api-key"), "x-api-key: header is required"
         yield set(body) <= _FIELDS, f"{sorted(set(body) - _FIELDS)}: Extra inputs are not permitted"

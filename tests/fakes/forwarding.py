@@ -21,6 +21,7 @@ from proxy.upstreams.client import UpstreamClient
 from proxy.upstreams.failures import masked, masked_failure
 from proxy.upstreams.fallback import Candidate, FallbackPlan
 from proxy.upstreams.transport import Broken, Reply
+from proxy.values.dialect import Dialect
 from proxy.values.errors import failure
 from proxy.values.events import Event, Failed
 from proxy.watching.observer import Listener, Observer
@@ -124,6 +125,7 @@ class Forwarded:
         slow: float = 0.0,
         stopping: bool = False,
         writer: bool = True,
+        dialect: Dialect | None = None,
     ) -> None:
         self.wire = Wire(slow)
         self.told = Told()
@@ -133,17 +135,18 @@ class Forwarded:
         self._path = path
         self._deadline = deadline
         self._stopping = stopping
+        self._dialect = dialect or ChatDialect()
         self._writer = partial(ChatWriter, decode(RAW)) if writer else None
 
     async def run(self) -> None:
         deadline = asyncio.get_running_loop().time() + self._deadline
-        context = RequestContext("req_1", ChatDialect(), deadline, self.observer)
+        context = RequestContext("req_1", self._dialect, deadline, self.observer)
         clients = [
             UpstreamClient(UpstreamConfig(name=f"up{n}", base_url="http://127.0.0.1:1/v1"), upstream)
             for n, upstream in enumerate(self.upstreams)
         ]
         plan = FallbackPlan([Candidate(client, "m", {}) for client in clients], self.observer)
-        stream = EventStream(self.wire.send, DOWN) if self._stream else None
+        stream = EventStream(self.wire.send, DOWN, ping=self._dialect.ping) if self._stream else None
         request = ForwardedRequest("POST", self._path, RAW, {}, DOWN, self._writer)
         try:
             while not await Forwarder(lambda: self._stopping).forward(context, self.wire.send, plan, request, stream):

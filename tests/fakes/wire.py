@@ -98,7 +98,7 @@ def heard(pieces: Iterable[bytes], *, listeners: Sequence[Listener] = (), **serv
 
 
 async def _talk(pieces: Iterable[bytes], listeners: Sequence[Listener], server: ServerConfig) -> Heard:
-    edge = Edge(say_back, server, ClientKeys([], _secret), lambda path: ChatDialect(), listeners)
+    edge = Edge(say_back, server, ClientKeys([], _secret), lambda path, headers: ChatDialect(), listeners)
     config = uvicorn.Config(edge, http="httptools", ws="none", lifespan="off", log_config=None, proxy_headers=False)
     others = OpenConnections(ConnectionLimits.of(server, 1024))
     state = ServerState()

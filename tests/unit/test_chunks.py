@@ -272,3 +272,28 @@ def test_odd_shapes_alone_are_no_answer(odd: dict[str, Any]) -> None:
     assert code(read(raw)) == "upstream_truncated"
     assert code(ChunkReader().feed_answer(odd)) == "upstream_truncated"
     assert read(raw, b"[DONE]") == [Begun(""), Finished("stop")], "the server says that this is all"
+
+
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        ({"stop_reason": "END"}, "END"),  # vLLM
+        ({"stop_reason": 2}, ""),  # vLLM: a token
+        ({"stop_reason": None}, ""),
+        ({"matched_stop": "END"}, "END"),  # SGLang
+        ({"matched_stop": 151645}, ""),  # SGLang: a token
+        ({}, ""),
+    ],
+)
+def test_the_word_at_which_a_server_stopped(said: dict[str, Any], word: str) -> None:
+    streamed = {"model": "m", "choices": [{"index": 0, "delta": {"content": "x"}, "finish_reason": "stop", **said}]}
+    assert read(json.dumps(streamed).encode())[-1] == Finished("stop", word)
+    whole = {"model": "m", "choices": [{"message": {"content": "x"}, "finish_reason": "stop", **said}]}
+    assert ChunkReader().feed_answer(whole)[-1] == Finished("stop", word)
+
+
+@pytest.mark.parametrize("verbose", [{"stopping_word": "END"}, {"stopping_word": ""}, "x", None])
+def test_the_word_that_llama_cpp_tells_when_it_is_verbose(verbose: Any) -> None:
+    last = payload({}, "stop", __verbose=verbose)
+    word = "END" if isinstance(verbose, dict) and verbose["stopping_word"] else ""
+    assert read(payload({"content": "x"}), last)[-1] == Finished("stop", word)

@@ -357,3 +357,14 @@ def test_a_hidden_round_cut_by_length_still_gets_its_final_request() -> None:
     loop = make_loop(response_format={"type": "json_object"}, search=SearchOptions("header"))
     assert loop.receive([Begun("m"), TextDelta("So much to say"), Finished("length")]) == [Begun("m")]
     assert asked(loop)["response_format"] == {"type": "json_object"}
+
+
+def test_the_word_at_which_the_last_round_stopped() -> None:
+    loop = make_loop()
+    loop.receive([Begun("m"), call("web_search", {"query": "q"}), Finished("tool_calls", "of a round before")])
+    answer_tools(loop)
+    assert loop.receive([Begun("m"), TextDelta("Blue"), Finished("stop", "END")])[-1] == Finished("stop", "END")
+    again = make_loop()
+    again.receive([Begun("m"), call("web_search", {"query": "q"}), Finished("tool_calls", "END")])
+    answer_tools(again)
+    assert again.receive([Begun("m"), TextDelta("Blue"), Finished("stop")])[-1] == Finished("stop")

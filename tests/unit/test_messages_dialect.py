@@ -146,6 +146,22 @@ def test_why_it_stopped(reason: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("reason", "word", "expected"),
+    [
+        ("stop", "END", ("stop_sequence", "END")),
+        ("stop", "<|im_end|>", ("end_turn", None)),  # a word of the server's own
+        ("stop", "", ("end_turn", None)),
+        ("length", "END", ("max_tokens", None)),
+        ("tool_calls", "END", ("tool_use", None)),
+    ],
+)
+def test_the_word_at_which_it_stopped(reason: str, word: str, expected: tuple[str, str | None]) -> None:
+    stops = ["STOP", "END"]
+    message = message_of([TextDelta("a"), UsageSeen({}), Finished(reason, word)], stop_sequences=stops)
+    assert (message["stop_reason"], message["stop_sequence"]) == expected
+
+
+@pytest.mark.parametrize(
     ("pieces", "blocks"),
     [
         (["Blue [1]."], [("Blue.", SKY.url)]),
@@ -277,6 +293,16 @@ def test_calls_of_the_client() -> None:
     assert len(wire) == 64
     assert short(message) == ["Wait.", ("tool_use", "weather", {"city": "Bern"}), ("tool_use", long, {})]
     assert [block.get("id") for block in message["content"]] == [None, "c1", "c2"]
+
+
+@pytest.mark.parametrize("pieces", [["not json"], [" ", "[1]"], ['"{}"'], ["", "nul", "l"]])
+def test_arguments_that_are_no_object_are_not_shown(pieces: list[str]) -> None:
+    """SDKs read them as JSON while they come, and break at what is none."""
+    events: list[Event] = [ToolCallDelta(0, "c", "weather", ""), *(ToolCallDelta(0, arguments=p) for p in pieces)]
+    tools = [{"name": "weather", "input_schema": {"type": "object"}}]
+    events = [Begun("up"), *events, UsageSeen({}), Finished("tool_calls")]
+    assert not [sent for sent in stream(events, tools=tools) if sent["type"] == "content_block_delta"]
+    assert short(message_of(events[1:], tools=tools)) == [("tool_use", "weather", {})]
 
 
 def test_calls_whose_pieces_are_mixed() -> None:

@@ -190,9 +190,9 @@ def test_the_server_tool_asks_for_search(kind: str) -> None:
     assert "tool_choice" not in asked.body
 
 
-def test_pages_are_counted_where_only_they_are_named() -> None:
+def test_pages_are_counted() -> None:
     asked = decode(json.dumps(body(tools=[{**FETCH_TOOL, "max_uses": 2}])).encode())
-    assert (asked.search.max_calls, asked.search.max_searches, asked.shown) == (2, None, {"open_page"})
+    assert (asked.search.max_pages, asked.search.max_searches, asked.shown) == (2, None, {"open_page"})
 
 
 async def test_tools_that_only_their_vendor_knows_are_named() -> None:

@@ -266,3 +266,19 @@ def test_where_search_alone_is_allowed_and_required_it_is_forced() -> None:
     made = make_offer(decode(json.dumps({**body, "tool_choice": choice}).encode()), SPECS)
     assert made.body["tool_choice"] == {"type": "function", "function": {"name": "web_search"}}
     assert made.free_choice["allowed_tools"]["mode"] == "auto"
+
+
+@pytest.mark.parametrize(
+    ("choice", "wire"),
+    [
+        ({"type": "web_search"}, "web_search"),
+        ({"type": "web_fetch_20250910"}, "open_page"),
+        (forced("web_search"), "web_search"),
+        (forced("open_page"), "open_page"),
+    ],
+)
+def test_the_tool_that_is_forced_is_the_one_that_was_named(choice: dict[str, Any], wire: str) -> None:
+    asked = request(tool_choice=choice)
+    assert make_offer(asked, SPECS).body["tool_choice"] == forced(wire)
+    alone = make_offer(asked, SPECS[:1])
+    assert alone.body["tool_choice"] == forced("web_search"), "what is not there cannot be forced"

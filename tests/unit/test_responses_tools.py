@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.answering.offer import OUR_NAMES
-from proxy.dialects.responses.declared_tools import LONGEST_NAME, declared_tools
+from proxy.dialects.responses.declared_tools import declared_tools
 from proxy.dialects.responses.encoder import Encoder
 from proxy.dialects.responses.history import conversation
 from proxy.dialects.responses.request import ResponsesRequest, decode
+from proxy.dialects.tool_names import LONGEST_NAME
 from proxy.values.errors import RequestError
 from proxy.values.events import Begun, Finished, RoundFinished, ToolCallDelta, UsageSeen
 

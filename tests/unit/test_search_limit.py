@@ -38,3 +38,17 @@ async def test_without_a_limit_the_policy_counts() -> None:
     session = Bench().session()
     results = [await one(session, search({"query": f"word {number}"})) for number in range(21)]
     assert "20 searches of this answer are used up" in results[-1].text
+
+
+async def test_pages_have_a_count_of_their_own() -> None:
+    seen = ["see https://e.org/a and https://f.org/b"]
+    session = Bench().session(most_pages=1, seen_texts=seen)
+    assert (await one(session, open_page({"url": "https://e.org/a"}))).ok
+    assert (await one(session, open_page({"url": "https://e.org/a"}))).ok, "the same page costs nothing"
+    beyond = await one(session, open_page({"url": "https://f.org/b"}))
+    assert "the 1 pages that one answer may open are used up" in beyond.text
+    assert not session.spent, "it may still search"
+    assert (await one(session, search({"query": "word"}))).ok
+    none = Bench().session(most_pages=0, seen_texts=seen)
+    assert not (await one(none, open_page({"url": "https://e.org/a"}))).ok
+    assert (none.pages, none.spent) == (0, False)

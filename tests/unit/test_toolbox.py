@@ -422,3 +422,15 @@ async def test_wrong_addresses_are_named_as_far_as_they_are_any(given: Any, name
 async def test_a_wrong_query_is_not_repeated_at_length(query: Any, shown: int) -> None:
     answer = await Bench().session().search_once({"query": query})
     assert (answer.ok, len(answer.query)) == (False, shown)
+
+
+async def test_pages_may_have_domains_of_their_own() -> None:
+    bench = Bench(ToolPolicy(blocked_domains=("bad.org",)))
+    seen = ["https://e.org/p https://other.net/p https://bad.org/p"]
+    session = bench.session(allowed_domains=["e.org"], page_domains=(["other.net", "bad.org"], []), seen_texts=seen)
+    assert (await one(session, search({"query": "tea"}))).ok
+    assert bench.engine.asked[0].allowed_domains == ("e.org",)
+    opened = [
+        (await one(session, open_page({"url": f"https://{host}/p"}))).ok for host in ("e.org", "other.net", "bad.org")
+    ]
+    assert opened == [False, True, False]

@@ -13,6 +13,8 @@ import orjson
 from tools.base import WEB_SEARCH
 from tools.ledger import Source
 
+from ...upstreams.calls import ArgumentReader
+
 _SERVER_NAMES = {WEB_SEARCH: "web_search"}
 
 
@@ -71,10 +73,23 @@ class CallBlock(Block):
         self.id = id_
         self.name = name
         self.arguments: list[str] = []
+        self._reader = ArgumentReader()
+        self._is_wrong = False
+
+    def write(self, arguments: str) -> str:
+        """What of it is shown: nothing of arguments that are no object. SDKs read them as JSON while they come."""
+        if not self.arguments:
+            arguments = arguments.lstrip()
+            self._is_wrong = self._is_wrong or not "{".startswith(arguments[:1])
+        if self._is_wrong or not arguments:
+            return ""
+        self.arguments.append(arguments)
+        self._reader.feed(arguments)
+        return arguments
 
     @property
     def is_complete(self) -> bool:
-        return isinstance(_parsed("".join(self.arguments)), dict)
+        return self._reader.over
 
     def begun(self) -> dict[str, Any]:
         return {"type": "tool_use", "id": self.id, "name": self.name, "input": {}}
@@ -100,10 +115,11 @@ class PlainBlock(Block):
 
 
 class ServerCallBlock(Block):
-    """A search of ours, or a page that we opened."""
+    """A search of ours, or a page that we opened; `beyond` how many of them the request allows."""
 
-    def __init__(self, index: int, tool: str, given: Mapping[str, Any]) -> None:
+    def __init__(self, index: int, tool: str, given: Mapping[str, Any], *, beyond: bool = False) -> None:
         super().__init__(index)
+        self.beyond = beyond
         self.id = "srvtoolu_" + secrets.token_hex(12)
         self.tool = tool
         self.input = dict(given)

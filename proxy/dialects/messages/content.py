@@ -5,13 +5,16 @@ hands on what a Chat Completions message holds, or refuses what no model here co
 from __future__ import annotations
 
 import re
+from binascii import a2b_base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
 
-from ...values.errors import RequestError, refuse
+from ...values.errors import RequestError, quoted, refuse
 
+_PICTURE_URL = re.compile(r"https?://|data:image/", re.IGNORECASE)
+_MEDIA_TYPE = re.compile(r"[\w.+-]{1,64}/[\w.+-]{1,64}", re.ASCII)
 _ERROR_SAID = re.compile(r"\s*(?:<\w*error\b|\w*error\b)", re.IGNORECASE)
 
 
@@ -51,7 +54,8 @@ def chat_parts(block: Mapping[str, Any], param: str) -> list[dict[str, Any]]:
         return _document(block, param)
     if kind == "search_result":
         return [_text(_search_result(block, param))]
-    raise refuse(400, f"Blocks of type '{kind}' are not supported here.", param=f"{param}.type", code="invalid_value")
+    text = f"Blocks of type {quoted(kind)} are not supported here."
+    raise refuse(400, text, param=f"{param}.type", code="invalid_value")
 
 
 def result_parts(block: Mapping[str, Any], param: str) -> tuple[str, list[dict[str, Any]]]:
@@ -79,13 +83,30 @@ def _text(text: str) -> dict[str, Any]:
 
 def _image(source: Any, param: str) -> dict[str, Any]:
     kind = source.get("type") if isinstance(source, dict) else None
-    if kind == "url" and isinstance(source.get("url"), str):
+    if kind == "url" and isinstance(source.get("url"), str) and _PICTURE_URL.match(source["url"]):
         url = source["url"]
-    elif kind == "base64" and isinstance(source.get("data"), str):
-        url = f"data:{source.get('media_type') or 'image/png'};base64,{source['data']}"
+    elif kind == "base64":
+        url = _data_url(source, "image/png", param)
     else:
         raise _unreadable(param)
     return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _data_url(source: Mapping[str, Any], usual: str, param: str) -> str:
+    kind, data = source.get("media_type") or usual, source.get("data")
+    if not isinstance(kind, str) or not _MEDIA_TYPE.fullmatch(kind):
+        raise refuse(400, f"`{param}.source.media_type` is no media type.", param=f"{param}.source")
+    if not isinstance(data, str) or not data or not _is_base64(data):
+        raise refuse(400, f"`{param}.source.data` is not valid base64.", param=f"{param}.source", code="invalid_value")
+    return f"data:{kind};base64,{data}"
+
+
+def _is_base64(data: str) -> bool:
+    """Servers fail in odd ways where it is not. Line breaks are left alone, as they leave them alone."""
+    try:
+        return bool(a2b_base64("".join(data.split()), strict_mode=True))
+    except ValueError:  # characters that are none, too few of them, or no ASCII
+        return False
 
 
 def _document(block: Mapping[str, Any], param: str) -> list[dict[str, Any]]:
@@ -100,8 +121,8 @@ def _document(block: Mapping[str, Any], param: str) -> list[dict[str, Any]]:
         inner = blocks_of(source.get("content"), f"{param}.source.content")
         parts = [part for at, one in enumerate(inner) for part in chat_parts(one, f"{param}.source.content.{at}")]
         return [_text(_titled(title, ""))] * bool(title) + parts
-    if kind == "base64" and isinstance(source.get("data"), str):
-        data = f"data:{source.get('media_type') or 'application/pdf'};base64,{source['data']}"
+    if kind == "base64":
+        data = _data_url(source, "application/pdf", param)
         return [{"type": "file", "file": {"filename": title or "document.pdf", "file_data": data}}]
     raise _unreadable(param)
 

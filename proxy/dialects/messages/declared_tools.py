@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any
 
-from ...values.errors import RequestError, refuse
+from ...values.errors import RequestError, quoted, refuse
 from ..search import is_hosted_search
+from ..tool_names import short_enough
 
-_LONGEST_NAME = 64  # that servers take; here 128 are allowed, and names of MCP tools are long
 _TELLABLE = re.compile(r"[A-Za-z0-9_.:-]{1,48}")  # what may stand in a header
 _MOST_TOLD = 12
 
@@ -45,7 +44,7 @@ def declared_tools(given: Sequence[Any]) -> DeclaredTools:
         kind = tool.get("type")
         if kind in (None, "custom"):
             functions.append(_function(tool, f"tools.{place}"))
-            names[wire_name(tool["name"])] = tool["name"]
+            names[short_enough(tool["name"])] = tool["name"]
         elif is_hosted_search(tool):
             hosted.append(_without_empty_lists(tool))
         else:
@@ -59,18 +58,10 @@ def _function(tool: Mapping[str, Any], param: str) -> dict[str, Any]:
         raise refuse(400, f"`{param}.name` is missing.", param=f"{param}.name", code="missing_field")
     if not isinstance(schema, dict | None):
         raise refuse(400, f"`{param}.input_schema` must be an object.", param=f"{param}.input_schema")
-    function: dict[str, Any] = {"name": wire_name(name)}
+    function: dict[str, Any] = {"name": short_enough(name)}
     if isinstance(tool.get("description"), str):
         function["description"] = tool["description"]
     return {"type": "function", "function": {**function, "parameters": schema or {"type": "object"}}}
-
-
-def wire_name(name: str) -> str:
-    """Always the same for the same tool, so that histories and prompt caches agree."""
-    if len(name) <= _LONGEST_NAME:
-        return name
-    mark = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{name[: _LONGEST_NAME - 9]}_{mark}"
 
 
 def _without_empty_lists(tool: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,7 +73,8 @@ def chat_tool_choice(choice: Any, tools: DeclaredTools) -> Any:
     """The choice as Chat Completions has it; None where there is none to make."""
     if choice is None:
         return None
-    kind = choice.get("type") if isinstance(choice, dict) else None
+    said = choice.get("type") if isinstance(choice, dict) else None
+    kind = said if isinstance(said, str) else ""
     if kind == "tool":
         return _named(choice.get("name"), tools)
     plain = {"auto": "auto", "any": "required", "none": "none"}
@@ -95,11 +87,11 @@ def chat_tool_choice(choice: Any, tools: DeclaredTools) -> Any:
 
 def _named(name: Any, tools: DeclaredTools) -> dict[str, Any]:
     hosted = next((tool for tool in tools.hosted if name == tool.get("name", tool["type"])), None)
-    if hosted:
+    if hosted and isinstance(name, str):
         return {"type": hosted["type"]}
-    wanted = wire_name(name) if isinstance(name, str) else ""
+    wanted = short_enough(name) if isinstance(name, str) else ""
     if not any(tool["function"]["name"] == wanted for tool in tools.functions):
-        raise _wrong(f"Tool '{name}' not found in provided tools.")
+        raise _wrong(f"Tool {quoted(name)} not found in provided tools.")
     return {"type": "function", "function": {"name": wanted}}
 
 

@@ -4,7 +4,8 @@ for each a writer of its answer. Nothing is kept here but the name of the model 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import orjson
 
@@ -34,7 +35,7 @@ class MessagesDialect:
 
     async def decode(self, raw: bytes, owner: str) -> Decoded:
         asked = decode(raw)
-        model = await self._models.chosen(asked.model, owner) if self._models else asked.model
+        model, accepted = await self._model(asked.model, owner)
         handles = Handles(await self._store.secret(), owner)
         talk = conversation(asked.system, asked.messages, asked.tools, handles)
         request = ChatRequest(
@@ -56,7 +57,16 @@ class MessagesDialect:
             return MessageWriter(Encoder(asked, handles, talk.given))
 
         ours = talk.sources or keys_in(talk.messages)  # nobody else could read these
-        return Decoded(request, writer, forward_to="" if ours else "/messages", as_sent=True, hidden_turns=True)
+        return Decoded(
+            request, writer, forward_to="" if ours else "/messages", as_sent=True, hidden_turns=True, accepted=accepted
+        )
+
+    async def _model(self, asked: str, owner: str) -> tuple[str, Callable[[], Awaitable[None]] | None]:
+        """Who answers, and what is to be noted of it once that is allowed."""
+        if self._models is None:
+            return asked, None
+        model, was_chosen = await self._models.chosen(asked, owner)
+        return model, partial(self._models.use, model, owner) if was_chosen else None
 
     def status(self, failed: Failed) -> int:
         return status_of(failed)

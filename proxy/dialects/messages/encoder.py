@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from tools.base import OPEN_PAGE
+from tools.base import OPEN_PAGE, WEB_SEARCH
 from tools.ledger import Source
 
 from ...values.events import (
@@ -47,6 +47,7 @@ _REASONS = {
     "function_call": "tool_use",
     "content_filter": "refusal",
 }
+_SAID = (TextDelta, Citation, ReasoningDelta)
 # Behind a marker these still belong to the sentence that it stands in.
 _CLOSING = re.compile(r"""[.,;:!?…)\]}"'”’»*_~。、，；：！？）】」』》]+""")
 
@@ -59,6 +60,7 @@ class Encoder:
         self._tools = request.tools
         self._thinks = request.thinks
         self._cites = bool(request.shown)
+        self._stop_words = request.body.get("stop") or ()
         self._handles = handles
         self._given = dict(given or {})
         self._head: dict[str, Any] = {
@@ -74,10 +76,12 @@ class Encoder:
         self._blocks: list[Block] = []
         self._open: Block | None = None
         self._position = 0  # in the whole text, in code points
-        self._blank = ""  # white space that waits for text: alone it makes no block
+        self._blank: list[str] = []  # white space that waits for text: alone it makes no block
         self._early: list[Source] = []  # cited before there was any text
         self._calls: dict[int, CallBlock] = {}
-        self._shown = ShownCalls(request.shown, request.search.max_searches)
+        self._later: list[Event] = []  # what was said in the middle of a call
+        most = {WEB_SEARCH: request.search.max_searches, OPEN_PAGE: request.search.max_pages}
+        self._shown = ShownCalls(request.shown, most)
         self._opened: dict[str, tuple[Source, ...]] = {}  # pages, by the call that opened them
 
     @property
@@ -85,11 +89,18 @@ class Encoder:
         return {**self._head, "content": [block.whole() for block in self._blocks], "usage": self._usage}
 
     def feed(self, events: Iterable[Event]) -> bytes:
+        self._feed(events)
+        out, self._out = b"".join(self._out), []
+        return out
+
+    def _feed(self, events: Iterable[Event]) -> None:
         text = ""
         for event in events:
             if self._shown.ended and not isinstance(event, ToolFinished | RoundFinished):
                 self._show_results({})  # of a search before the question no round is told
-            if isinstance(event, TextDelta):
+            if self._is_calling and isinstance(event, _SAID):
+                self._later.append(event)
+            elif isinstance(event, TextDelta):
                 text += event.text
             elif isinstance(event, Citation):
                 if self._cites:
@@ -100,8 +111,16 @@ class Encoder:
                 text = ""
                 self._take(event)
         self._say(text)
-        out, self._out = b"".join(self._out), []
-        return out
+
+    @property
+    def _is_calling(self) -> bool:
+        """Is a call of the client's half written? What the model says in its middle waits for its end."""
+        return isinstance(self._open, CallBlock) and not self._open.is_complete
+
+    def _say_later(self) -> None:
+        if self._later:
+            waited, self._later = self._later, []
+            self._feed(waited)
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Begun):
@@ -119,7 +138,7 @@ class Encoder:
         elif isinstance(event, UsageSeen):
             self._usage = as_usage(event.usage)
         elif isinstance(event, Finished):
-            self._finish(event.reason)
+            self._finish(event)
         elif isinstance(event, Failed):
             self._out.append(error_event(event))
 
@@ -176,10 +195,10 @@ class Encoder:
         if isinstance(self._open, TextBlock):
             self._write(self._open, text)
             return
-        self._blank += text
-        if not self._blank.isspace():
-            text, self._blank = self._blank, ""
-            self._begin_text(text)
+        self._blank.append(text)
+        if not text.isspace():
+            blank, self._blank = self._blank, []
+            self._begin_text("".join(blank))
 
     def _begin_text(self, text: str) -> None:
         block = TextBlock(len(self._blocks))
@@ -268,11 +287,13 @@ class Encoder:
         block = self._calls.get(event.index)
         if block is None:
             block = self._calls[event.index] = CallBlock(-1, event.id, self._tools.called(event.name))
-        block.arguments.append(event.arguments)
+        shown = block.write(event.arguments)
         if block is self._open:
-            self._write_call(block, event.arguments)
-        elif block.index < 0 and not (isinstance(self._open, CallBlock) and not self._open.is_complete):
+            self._write_call(block, shown)
+        elif block.index < 0 and not self._is_calling:
             self._begin_call(block)
+        if not self._is_calling:
+            self._say_later()
 
     def _begin_call(self, block: CallBlock) -> None:
         block.index = len(self._blocks)
@@ -284,9 +305,13 @@ class Encoder:
             self._delta(block, "input_json_delta", partial_json=arguments)
 
     def _begin_waiting_calls(self) -> None:
+        """No more comes of any call: what waited for one to end need not wait longer."""
         for block in self._calls.values():
             if block.index < 0:
                 self._begin_call(block)
+        if isinstance(self._open, CallBlock):
+            self._close()
+        self._say_later()
 
     # Calls of ours
 
@@ -324,11 +349,13 @@ class Encoder:
 
     # The end
 
-    def _finish(self, reason: str) -> None:
+    def _finish(self, event: Finished) -> None:
         self._begin_waiting_calls()
         self._show_results({})
         self._close()
-        ended = {"stop_reason": _REASONS.get(reason, "end_turn"), "stop_sequence": None}
+        ended: dict[str, Any] = {"stop_reason": _REASONS.get(event.reason, "end_turn"), "stop_sequence": None}
+        if event.reason == "stop" and event.stop_word in self._stop_words:  # servers have words of their own as well
+            ended = {"stop_reason": "stop_sequence", "stop_sequence": event.stop_word}
         self._head |= ended
         self._send("message_delta", delta=ended, usage=self._usage)
         self._send("message_stop")

@@ -5,6 +5,7 @@ Results carry handles: a later request knows by them what was found.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,7 +33,6 @@ class ShownCall:
 
     started: ToolStarted
     blocks: list[ServerCallBlock]
-    beyond: bool = False  # more of them than the request allows
     finished: ToolFinished | None = None
     told: ToldCall | None = None
 
@@ -52,13 +52,13 @@ class ShownCall:
 
     def _result(self, name: str, block: ServerCallBlock, content: Any) -> dict[str, Any]:
         if content is None:
-            content = {"type": f"{name}_tool_result_error", "error_code": self._error_code()}
+            content = {"type": f"{name}_tool_result_error", "error_code": self._error_code(block)}
         return {"type": f"{name}_tool_result", "tool_use_id": block.id, "content": content}
 
-    def _error_code(self) -> str:
-        if self.beyond:
+    def _error_code(self, block: ServerCallBlock) -> str:
+        if block.beyond:
             return "max_uses_exceeded"
-        if not any(block.input.get("query") or block.input.get("url") for block in self.blocks):
+        if not any(block.input.values()):
             return "invalid_tool_input"
         return "unavailable" if self.is_search else "url_not_accessible"
 
@@ -87,23 +87,25 @@ class ShownCall:
 
 @dataclass(slots=True)
 class ShownCalls:
-    """The calls of one answer that the client sees. `tools` are those that it named."""
+    """The calls of one answer that the client sees: of the `tools` that it named, each as often as `most` allows."""
 
     tools: frozenset[str]
-    most_searches: int | None = None
+    most: Mapping[str, int | None]
     _running: dict[str, ShownCall] = field(default_factory=dict)
-    _searches: int = 0
+    _uses: Counter[str] = field(default_factory=Counter)
 
     def start(self, event: ToolStarted, index: int) -> list[ServerCallBlock]:
         """The blocks that it begins with, the first of them at this place; none for a call that is not shown."""
         if event.tool not in self.tools:
             return []
-        inputs = _inputs(event)
-        blocks = [ServerCallBlock(index + at, event.tool, given) for at, given in enumerate(inputs)]
-        self._searches += event.tool == WEB_SEARCH
-        beyond = event.tool == WEB_SEARCH and self.most_searches is not None and self._searches > self.most_searches
-        self._running[event.id] = ShownCall(event, blocks, beyond)
+        blocks = [self._block(index + at, event.tool, given) for at, given in enumerate(_inputs(event))]
+        self._running[event.id] = ShownCall(event, blocks)
         return blocks
+
+    def _block(self, index: int, tool: str, given: Mapping[str, Any]) -> ServerCallBlock:
+        self._uses[tool] += 1
+        most = self.most.get(tool)
+        return ServerCallBlock(index, tool, given, beyond=most is not None and self._uses[tool] > most)
 
     def finish(self, event: ToolFinished) -> None:
         if call := self._running.get(event.id):

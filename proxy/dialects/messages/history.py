@@ -18,12 +18,13 @@ from tools.base import OPEN_PAGE, WEB_SEARCH
 from tools.ledger import KnownSource
 
 from ...answering.turns import keys_in
-from ...values.errors import refuse
-from ...values.events import merge_fields
+from ...values.errors import quoted, refuse
+from ...values.events import GatheredFields
 from ...values.history import AssistantTurn, History, HistoryCall, with_unique_ids
 from ...values.messages import role_of
+from ..tool_names import short_enough
 from .content import blocks_of, chat_content, chat_parts, result_parts, text_of
-from .declared_tools import DeclaredTools, wire_name
+from .declared_tools import DeclaredTools
 from .handles import Handles
 
 OWN_SIGNATURE = "Z3JvdW5kd2lyZQ=="  # of thinking that its model did not sign: some clients send back signed blocks only
@@ -79,6 +80,8 @@ class _Reader:
         self._handles = handles
         self._names = {tool["function"]["name"] for tool in tools.functions}
         self._searches: dict[str, Mapping[str, Any]] = {}  # id → a server tool's use that waits for its result
+        self._said = GatheredFields()  # by the turn under way: text and thinking come in blocks
+        self._has_text = False  # of that turn
 
     def read(self, message: Any, param: str) -> None:
         role = role_of(message)
@@ -92,10 +95,11 @@ class _Reader:
         blocks = blocks_of(message.get("content"), f"{param}.content")
         if role == "user":
             self._read_user(blocks, f"{param}.content")
-        elif keys_in([_as_calls(blocks)]):
-            self._read_kept(blocks)
         else:
-            self._read_assistant(blocks)
+            read = self._read_kept if keys_in([_as_calls(blocks)]) else self._read_assistant
+            read(blocks)
+            self._end_turn()
+            self.history.part()
 
     # What the user says
 
@@ -113,7 +117,7 @@ class _Reader:
         call_id = block.get("tool_use_id")
         text, others = result_parts(block, param)
         if not isinstance(call_id, str) or not self.history.answer(call_id, {"role": "tool", "content": text}):
-            said = f"`{param}`: no `tool_use` block before it has the id '{call_id}'."
+            said = f"`{param}`: no `tool_use` block before it has the id {quoted(call_id)}."
             raise refuse(400, said, param=f"{param}.tool_use_id", code="invalid_value")
         return others
 
@@ -124,21 +128,28 @@ class _Reader:
         last = self.history.entries[-1] if self.history.entries else None
         if isinstance(last, AssistantTurn) and last.takes(""):
             return last
+        self._end_turn()
         return self.history.begin_turn({"role": "assistant", "content": None}, is_open=True)
+
+    def _end_turn(self) -> None:
+        """All that was said in it is known: only now it is put together, for each block would copy those before it."""
+        last = self.history.entries[-1] if self.history.entries else None
+        if isinstance(last, AssistantTurn):
+            last.message |= self._said.whole()
+        self._said, self._has_text = GatheredFields(), False
 
     def _read_kept(self, blocks: Sequence[Mapping[str, Any]]) -> None:
         """With what the client saw, as the store's turn is compared with it."""
-        turn = self._turn()
+        self._turn()
         for block in blocks:
             if block["type"] == "text":
-                self._say(turn, block["text"])
+                self._say(block["text"])
             elif block["type"] in ("thinking", "redacted_thinking"):
-                merge_fields(turn.message, _thoughts(block))
+                self._said.add(_thoughts(block))
             elif block["type"] == "tool_use":
                 self._call(block)
             elif block["type"] == "web_search_tool_result":
                 self._found(block.get("content"))  # for what is cited of it from here on
-        self.history.part()
 
     def _read_assistant(self, blocks: Sequence[Mapping[str, Any]]) -> None:
         for block in blocks:
@@ -146,7 +157,8 @@ class _Reader:
             if kind == "text":
                 self._read_text(block)
             elif kind in ("thinking", "redacted_thinking"):
-                merge_fields(self._turn().message, _thoughts(block))
+                self._turn()
+                self._said.add(_thoughts(block))
             elif kind == "tool_use":
                 self._turn()
                 self._call(block)
@@ -155,17 +167,16 @@ class _Reader:
                 self._searches[str(block.get("id"))] = block
             elif kind in ("web_search_tool_result", "web_fetch_tool_result"):
                 self._read_found(block)
-        self.history.part()
 
-    def _say(self, turn: AssistantTurn, text: str) -> None:
-        turn.message["content"] = (turn.message["content"] or "") + text
+    def _say(self, text: str) -> None:
+        if text:
+            self._said.add({"content": text})
+            self._has_text = True
 
     def _read_text(self, block: Mapping[str, Any]) -> None:
-        turn = self._turn()
+        self._turn()
         text = self._marked(block)
-        if not turn.message["content"]:  # what parts the texts of two rounds is nobody's
-            text = text.removeprefix("\n\n")
-        self._say(turn, text)
+        self._say(text if self._has_text else text.removeprefix("\n\n"))  # what parts two rounds is nobody's
 
     def _marked(self, block: Mapping[str, Any]) -> str:
         """The text with the model's own markers where our citations stand."""
@@ -177,11 +188,13 @@ class _Reader:
         for mark in found:
             if mark and self._learn(mark):
                 marks.setdefault(min(mark.get("behind", 0), len(text)), []).append(mark["n"])
-        length = len(text)
-        for behind, numbers in sorted(marks.items()):  # from its end, so that no place moves
-            at = length - behind
-            text = text[:at] + " " + "".join(f"[{n}]" for n in numbers) + text[at:]
-        return text
+        pieces: list[str] = []
+        end = len(text)
+        for behind, numbers in sorted(marks.items()):  # from its end on
+            at = len(text) - behind
+            pieces += [text[at:end], " " + "".join(f"[{n}]" for n in numbers)]
+            end = at
+        return "".join([text[:end], *reversed(pieces)])
 
     def _opened(self, handle: object) -> Any:
         return self._handles.open(handle) if self._handles else None
@@ -197,7 +210,7 @@ class _Reader:
         id_, name = block.get("id"), block.get("name")
         if not isinstance(id_, str) or not isinstance(name, str):
             raise refuse(400, "A `tool_use` block needs an `id` and a `name`.", param="messages", code="missing_field")
-        self._add_call(id_, id_, wire_name(name), block.get("input"))
+        self._add_call(id_, id_, short_enough(name), block.get("input"))
 
     def _add_call(self, id_: str, shown: str, name: str, arguments: Any) -> None:
         written = arguments  # as the model wrote them, where that is known

@@ -8,11 +8,12 @@ from __future__ import annotations
 from ...answering.preparation import ONLINE
 from ...store.store import Store
 from ...upstreams.directory import UpstreamDirectory
-from ...values.errors import refuse
+from ...values.errors import quoted, refuse
 
 _KEPT = 30 * 86_400.0  # seconds
 _KIND, _KEY = "messages_model", "last"
 _VENDORS_OWN = "claude-"
+_LONGEST_SHOWN = 100  # characters of a name, in a refusal
 
 
 class LastModels:
@@ -20,20 +21,24 @@ class LastModels:
         self._upstreams = upstreams
         self._store = store
 
-    async def chosen(self, model: str, owner: str) -> str:
+    async def chosen(self, model: str, owner: str) -> tuple[str, bool]:
+        """Who answers; and whether its user chose it, so that it stands in for others from now on."""
         is_known = self._upstreams.knows(model) or self._upstreams.knows(model.removesuffix(ONLINE))
         # Only of these names it is likely that a program asks for them whatever there is.
         if is_known and (not model.startswith(_VENDORS_OWN) or await self._upstreams.has(model)):
-            await self._store.put(_KIND, owner, _KEY, model.encode("utf-8", "replace"), _KEPT)
-            return model
+            return model, True
         last = await self._store.get(_KIND, owner, _KEY)
         if last is not None and self._upstreams.knows(last.decode().removesuffix(ONLINE)):
-            return last.decode()
+            return last.decode(), False
         if is_known:
-            return model
-        alias = f"{_VENDORS_OWN}*" if model.startswith(_VENDORS_OWN) else model
+            return model, False
+        alias = f"{_VENDORS_OWN}*" if model.startswith(_VENDORS_OWN) else model[:_LONGEST_SHOWN]
         text = (
-            f"The model '{model}' does not exist: no upstream here serves it. To have one of yours answer instead, "
-            f'write `aliases: {{"{alias}": your-model}}` in config.yaml.'
+            f"The model {quoted(model)} does not exist: no upstream here serves it. To have one of yours answer "
+            f'instead, write `aliases: {{"{alias}": your-model}}` in config.yaml.'
         )
         raise refuse(404, text, param="model", code="model_not_found")
+
+    async def use(self, model: str, owner: str) -> None:
+        """It was chosen, and its caller may use it."""
+        await self._store.put(_KIND, owner, _KEY, model.encode("utf-8", "replace"), _KEPT)

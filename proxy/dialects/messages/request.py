@@ -5,7 +5,7 @@ the body of a Chat Completions request, and what the answer must look like. Bad 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,10 +14,11 @@ import orjson
 from tools.base import OPEN_PAGE, WEB_SEARCH
 
 from ...values.errors import refuse
-from ...values.request import MOST_TOOLS, SearchOptions, check_length, json_object
+from ...values.request import MOST_TOOLS, SearchOptions, check_count, check_length, json_object
 from ..search import take_out_search
 from .declared_tools import DeclaredTools, chat_tool_choice, declared_tools
 
+MOST_BLOCKS = 100_000  # of a conversation, those of results too: each costs microseconds, and nobody else is served
 _PASSED_ON = ("model", "stream", "max_tokens", "temperature", "top_p", "top_k")
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "stream": ((bool,), "true or false"),
@@ -84,6 +85,7 @@ def _check(given: Mapping[str, Any]) -> None:
     if not isinstance(messages, list) or not messages:
         raise refuse(400, "`messages` must be a non-empty list.", param="messages", code="invalid_type")
     check_length(messages, "messages")
+    check_count(_blocks_in(messages), "messages", MOST_BLOCKS, "blocks")
     for name, (kinds, words) in _KINDS.items():
         value = given.get(name)
         if value is not None and not (isinstance(value, kinds) and (type(value) is not bool or bool in kinds)):
@@ -91,6 +93,18 @@ def _check(given: Mapping[str, Any]) -> None:
     most = given.get("max_tokens")
     if most is not None and most < 1:
         raise refuse(400, "`max_tokens` must be at least 1.", param="max_tokens", code="invalid_value")
+
+
+def _blocks_in(messages: Iterable[Any]) -> int:
+    """How many blocks there are, with those of results: a list in a list in a list."""
+    contents = [content for message in messages if (content := _listed(message))]
+    inner = [found for content in contents for block in content if (found := _listed(block))]
+    return sum(map(len, contents)) + sum(map(len, inner))
+
+
+def _listed(holder: Any) -> list[Any]:
+    content = holder.get("content") if isinstance(holder, dict) else None
+    return content if isinstance(content, list) else []
 
 
 def _body(given: Mapping[str, Any], tools: DeclaredTools) -> dict[str, Any]:
@@ -142,11 +156,9 @@ def _effort(given: Mapping[str, Any]) -> str:
 
 
 def _bounded(search: SearchOptions, tools: DeclaredTools) -> SearchOptions:
-    """How often the server tools may be used: searches by their own count, pages where those are all that is named."""
+    """How often the server tools may be used: each has a count of its own."""
     searches, pages = _most_uses(tools, "web_search"), _most_uses(tools, "web_fetch")
-    if tools.names_server_tool("web_search"):
-        return replace(search, max_searches=searches)
-    return replace(search, max_calls=pages)
+    return replace(search, max_searches=searches, max_pages=pages)
 
 
 def _most_uses(tools: DeclaredTools, prefix: str) -> int | None:

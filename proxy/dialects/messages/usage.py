@@ -9,7 +9,7 @@ from typing import Any
 
 
 def as_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
-    given = usage.get("prompt_tokens_details") or {}
+    given = _mapping(usage.get("prompt_tokens_details"))
     cached, written = _count(given, "cached_tokens"), _count(given, "cache_creation_tokens")
     counted: dict[str, Any] = {
         "input_tokens": max(0, _count(usage, "prompt_tokens") - cached - written),
@@ -21,10 +21,14 @@ def as_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(used, Mapping):
         names = ("web_search_requests", "web_fetch_requests")
         counted["server_tool_use"] = {name: _count(used, name) for name in names}
-    thought = _count(usage.get("completion_tokens_details") or {}, "reasoning_tokens")
+    thought = _count(_mapping(usage.get("completion_tokens_details")), "reasoning_tokens")
     if thought:
         counted["output_tokens_details"] = {"thinking_tokens": thought}
     return counted
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _count(counts: Mapping[str, Any], name: str) -> int:

@@ -10,11 +10,9 @@ that has no name of its own: its namespace is null.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any
 
 from tools import prompts
@@ -22,10 +20,9 @@ from tools import prompts
 from ...answering.offer import OUR_NAMES
 from ...values.request import MOST_TOOLS, check_count
 from ..search import is_hosted_search
+from ..tool_names import fitting, shortened
 from .items import missing
 
-LONGEST_NAME = 64  # that servers take
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 # These fields of a function are about how OpenAI's own servers handle it.
 _VENDOR_FIELDS = ("type", "defer_loading", "allowed_callers", "output_schema", "async", "execution")
 _CALLABLE = ("function", "custom")
@@ -86,7 +83,7 @@ class DeclaredTools:
             return plain
         name, namespace = call["function"]["name"], call["namespace"]
         found = [self.tool_search] if namespace is None else self.tools_named(name, namespace)
-        wire_name = found[0].wire_name if found and found[0] else _fit(name)
+        wire_name = found[0].wire_name if found and found[0] else fitting(name)
         return {**plain, "function": {**call["function"], "name": wire_name}}
 
     def with_own_names(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -233,7 +230,7 @@ def _wire_names(listed: Sequence[_Listed]) -> dict[tuple[str, str, bool], str]:
     names = {entry.key: entry.name for entry in listed if not entry.namespace and not entry.is_search}
     taken = {*names.values(), *OUR_NAMES}
     others = [entry for entry in listed if entry.namespace or entry.is_search]
-    for entry in sorted(others, key=lambda entry: (bool(entry.namespace), _fit(entry.name) != entry.name)):
+    for entry in sorted(others, key=lambda entry: (bool(entry.namespace), fitting(entry.name) != entry.name)):
         if entry.key not in names:  # else it stands there twice
             is_alone = count[entry.name] == 1 or not entry.namespace
             names[entry.key] = _free_name(entry, taken, is_alone=is_alone)
@@ -243,20 +240,10 @@ def _wire_names(listed: Sequence[_Listed]) -> dict[tuple[str, str, bool], str]:
 
 def _free_name(entry: _Listed, taken: set[str], *, is_alone: bool) -> str:
     name = entry.name
-    plain, prefixed = _fit(name), _fit(f"{entry.namespace}__{name}" if entry.namespace else f"client__{name}")
+    plain, prefixed = fitting(name), fitting(f"{entry.namespace}__{name}" if entry.namespace else f"client__{name}")
     if is_alone and plain not in taken:
         return plain
-    return prefixed if prefixed not in taken else _shortened(f"{entry.namespace}__{name}", f"{entry.namespace}\0{name}")
-
-
-def _fit(name: str) -> str:
-    return _shortened(name, name) if len(name) > LONGEST_NAME else _NOT_IN_NAMES.sub("_", name)
-
-
-def _shortened(name: str, meaning: str) -> str:
-    """Always the same for the same tool, so that histories and prompt caches agree."""
-    mark = sha256(meaning.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{_NOT_IN_NAMES.sub('_', name)[: LONGEST_NAME - 9]}_{mark}"
+    return prefixed if prefixed not in taken else shortened(f"{entry.namespace}__{name}", f"{entry.namespace}\0{name}")
 
 
 # What the model is told

@@ -1,0 +1,131 @@
+"""The answer of an upstream that speaks Anthropic's Messages itself, on its way to the client as bytes. Handed the
+upstream's reply; sends it on as it is, a stream by whole events with pings between them, and tells what it cost. What
+is refused in another shape than this API's is dressed, and a stream that ends before its end says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.types import Send
+
+from ..context import RequestContext
+from ..upstreams.fallback import FallbackPlan
+from ..upstreams.transport import Broken, Reply
+from ..values.errors import failure, truncated
+from ..values.events import Failed
+from ..watching.steps import FirstContent
+from .delivery import EventStream
+from .forwarded_answer import ForwardedAnswer, ForwardedRequest, Refusal
+from .forwarded_completion import as_stream, media_type, read_to_the_end
+from .forwarded_json import parsed
+from .message_frames import MessageFrames
+
+_MOST_EARLY = 65_536  # bytes of pings before an answer begins
+_CACHED = ("cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+class ForwardedMessage(ForwardedAnswer):
+    """One in one piece."""
+
+    def _keeps_words(self, reply: Reply, body: bytes, *, whole: bool) -> bool:
+        return whole and _has_shape(parsed(body))
+
+    def _counted(self) -> Mapping[str, Any]:
+        return _as_chat_counts(self._usage)
+
+
+class StreamedMessage(ForwardedMessage):
+    def __init__(
+        self,
+        context: RequestContext,
+        send: Send,
+        plan: FallbackPlan,
+        request: ForwardedRequest,
+        stream: EventStream,
+    ) -> None:
+        super().__init__(context, send, plan, request, stream)
+        self._out = stream
+        self._frames = MessageFrames()
+        self._early = b""  # what came before the first event
+        self._said = False  # an event has left
+        self._said_content = False
+
+    async def _answer(self, reply: Reply) -> Refusal | None:
+        if media_type(reply) != "text/event-stream":
+            return await self._pass_other(reply)
+        frames = self._frames
+        try:
+            async for data in reply.chunks:
+                self._note_piece(data)
+                await self._write(reply, frames.feed(data))
+                if frames.over:
+                    break
+            await self._write(reply, frames.end())
+        except Broken as broken:
+            frames.failed = frames.failed or broken.failed
+        if not frames.done:
+            return await self._end_failed(frames.failed or truncated())
+        self._note_end(reply.status)
+        self._observer.succeed()
+        try:
+            await read_to_the_end(reply.chunks)
+        finally:
+            await self._out.close()
+        return None
+
+    async def _pass_other(self, reply: Reply) -> Refusal | None:
+        """One body where a stream was asked for, or whatever it is: as it comes, where nothing else has left."""
+        self._stop_pings()
+        if self._out.started:
+            text = "The model's server sent one answer where a stream was asked for."
+            return Refusal(failure(502, text, code="upstream_bad_response"))
+        await self._pass_bytes(reply)
+        return None
+
+    async def _write(self, reply: Reply, out: bytes) -> None:
+        frames, stream = self._frames, self._out
+        if frames.content_began and not self._said_content:
+            self._observer.tell(FirstContent())
+            self._said_content = True
+        out = self._early + out
+        waits = not (frames.begun or stream.started) and len(out) <= _MOST_EARLY
+        self._early = out if waits else b""  # a failure may be all that comes, with a status of its own
+        if waits or not out:
+            return
+        self._said = self._said or frames.begun
+        if not stream.started:
+            stream.headers |= as_stream(reply)
+        await stream.write(out)
+
+    async def _end_failed(self, found: Failed) -> Refusal | None:
+        failed = self._forwarding.dressed(found, self._own_key)
+        if not self._said:
+            return Refusal(failed)
+        self._note_failure(failed, "upstream_error")
+        theirs = self._frames.error_event if failed.status == found.status else b""
+        shown = self._forwarding.without_key(theirs, self._own_key) if theirs else self._dialect.error_event(failed)
+        await self._out.end(shown)
+        return None
+
+    def _counted(self) -> Mapping[str, Any]:
+        return _as_chat_counts(self._frames.usage or self._usage)
+
+
+def _has_shape(said: object) -> bool:
+    """Is it an error as this API's clients read it?"""
+    error = said.get("error") if isinstance(said, dict) and said.get("type") == "error" else None
+    return isinstance(error, dict) and isinstance(error.get("type"), str) and isinstance(error.get("message"), str)
+
+
+def _as_chat_counts(usage: Mapping[str, Any]) -> dict[str, Any]:
+    """With what was cached as a part of what was read: here it is counted apart."""
+    apart = [count for name in _CACHED if isinstance(count := usage.get(name), int)]
+    read, cached = usage.get("input_tokens"), usage.get(_CACHED[0])
+    all_read = (read if isinstance(read, int) else 0) + sum(apart)
+    return {
+        "prompt_tokens": all_read,
+        "completion_tokens": usage.get("output_tokens"),
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
