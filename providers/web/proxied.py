@@ -85,4 +85,4 @@ def _of_the_proxy(proxy: Proxy, network: Pinned) -> Iterator[None]:
         kind = "unreachable"
     else:
         return
-    raise ProxyFailed(f"the proxy for pages {happening(kind)}", proxy.remedy(kind)) from None
+    raise ProxyFailed(f"the proxy for pages {happening(kind)}", advice=proxy.remedy(kind)) from None

@@ -252,6 +252,7 @@ class _Answering:
             most_calls=search.max_calls,
             most_searches=_least(self._context.searches_left, search.max_searches),
             assist=assist,
+            today=offer.today,
             cite=offer.response_format is None,
             observe=self._context.observer.tell,
         )
