@@ -24,6 +24,7 @@ LONGEST_NOTE = 300
 LONGEST_AUTHOR = 200
 LONGEST_TEXT = 2_000_000
 MOST_LINKS = 2000
+CUT_SHORT = "[Cut short: "  # how the text of a page begins of which more was there than could be read
 
 
 @dataclass(frozen=True, slots=True)
