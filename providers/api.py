@@ -144,7 +144,8 @@ class ServiceApi:
 
     def _stopped(self, trouble: Failing) -> ProxyFailed:
         assert self._proxy is not None
-        return ProxyFailed(f"the proxy before {self._service} {happening(trouble)}", self._proxy.remedy(trouble))
+        sentence = f"the proxy before {self._service} {happening(trouble)}"
+        return ProxyFailed(sentence, advice=self._proxy.remedy(trouble))
 
     def decode(self, response: httpx.Response) -> dict[str, Any]:
         """The JSON object in the body, whatever the content type says; a failure becomes one of our errors."""
@@ -169,6 +170,8 @@ class ServiceApi:
         snippet: Sequence[str],
         url: str = "url",
         date: Sequence[str] = ("date",),
+        author: str = "author",
+        score: str = "score",
         answer: object = "",
     ) -> SearchResults:
         """Rows of JSON as results, with the names of their keys; a row without an address is left out."""
@@ -178,6 +181,8 @@ class ServiceApi:
                 row[url],
                 " … ".join(filter(None, (_text(row.get(key)) for key in snippet))),
                 next(filter(None, (as_day(row.get(key)) for key in date)), None),
+                as_author(row.get(author)),
+                as_score(row.get(score)),
             )
             for row in records(rows)[:MOST_HITS]
             if isinstance(row.get(url), str) and row[url]
@@ -221,7 +226,7 @@ class ServiceApi:
         meaning = _meaning(response.status_code)
         wait = _wait(response.headers, plan=meaning.error is QuotaExceeded) if meaning.passes else None
         text = meaning.sentence.format(who=self._service, status=response.status_code)
-        return meaning.error(text, retry_after=wait)
+        return meaning.error(text, retry_after=wait, advice=meaning.advice)
 
 
 class _Meaning(NamedTuple):
@@ -230,6 +235,7 @@ class _Meaning(NamedTuple):
     error: type[ProviderError]
     sentence: str
     passes: bool
+    advice: str = ""
 
 
 _INVALID = _Meaning(BadRequest, "{who} refused the request as invalid (status {status})", False)
@@ -246,7 +252,7 @@ _MEANINGS = {
     504: _LATE,
 }
 _NOT_JSON = _Meaning(Unavailable, "{who} sent an answer that is not the expected JSON", False)
-_ELSEWHERE = _Meaning(Unavailable, "{who} answered with status {status}; check its base_url", False)
+_ELSEWHERE = _Meaning(Unavailable, "{who} answered with status {status}", False, "check its base_url")
 _TROUBLE = _Meaning(Unavailable, "{who} is having trouble (status {status})", True)
 
 
@@ -358,6 +364,16 @@ def as_day(value: object) -> str | None:
         except (ValueError, OverflowError):
             continue
     return None
+
+
+def as_author(value: object) -> str | None:
+    """One name, or several in one line."""
+    names = value if isinstance(value, list) else [value]
+    return ", ".join(name.strip() for name in names if isinstance(name, str) and name.strip()) or None
+
+
+def as_score(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _iso(text: str) -> datetime:

@@ -20,8 +20,11 @@ TimeRange = Literal["d", "w", "m", "y", "all"]
 MOST_HITS = 100
 LONGEST_TITLE = 2000
 LONGEST_SNIPPET = 20_000
+LONGEST_NOTE = 300
+LONGEST_AUTHOR = 200
 LONGEST_TEXT = 2_000_000
 MOST_LINKS = 2000
+CUT_SHORT = "[Cut short: "  # how the text of a page begins of which more was there than could be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +47,27 @@ class SearchResult:
     url: str
     snippet: str = ""
     date: str | None = None
+    author: str | None = None
+    score: float | None = None  # as the service counts it; no two count alike
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResults:
-    """What a search gave: the hits in order, and the service's own direct answer if it has one."""
+    """What a search gave: the hits in order, the service's own direct answer if it has one, and what whoever reads them
+    must know of how they were found (`note`, part of a sentence)."""
 
     results: tuple[SearchResult, ...]
     answer: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What a service that works says of its settings, for `groundwire check`. `{name}` in `fix` is the provider's."""
+
+    problem: str = ""
+    fix: str = ""
+    remark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +102,13 @@ class SearchProvider(Protocol):
 
 
 @runtime_checkable
+class Inspectable(Protocol):
+    """A provider that can tell more than whether it answers."""
+
+    async def inspect(self) -> Inspection: ...
+
+
+@runtime_checkable
 class ReadProvider(Protocol):
     async def read(self, url: str) -> Page: ...
 
@@ -96,6 +119,7 @@ _REQUIRED = {"title": "", "url": "", "text": ""}  # what a plugin may leave out,
 _READ: Mapping[str, Callable[[Any], object]] = {
     "links": lambda links: tuple(str(link) for link in links or ()),
     "public": bool,
+    "score": lambda score: float(score) if isinstance(score, int | float) else None,
 }
 
 
@@ -103,12 +127,13 @@ def as_results(value: object) -> SearchResults:
     """What a provider returned, ours or a plugin's, as `SearchResults` of a size that can be kept. A hit without a URL
     is dropped."""
     if isinstance(value, SearchResults):
-        hits, answer = _hits(value.results), value.answer
+        hits, answer, note = _hits(value.results), value.answer, value.note
     elif isinstance(value, Mapping):
         hits, answer = _hits(value.get("results") or ()), str(value.get("answer") or "")
+        note = str(value.get("note") or "")
     else:
-        hits, answer = _hits(value), ""
-    return SearchResults(hits, answer[:LONGEST_SNIPPET])
+        hits, answer, note = _hits(value), "", ""
+    return SearchResults(hits, answer[:LONGEST_SNIPPET], note[:LONGEST_NOTE])
 
 
 def _hits(rows: object) -> tuple[SearchResult, ...]:
@@ -120,9 +145,10 @@ def _hits(rows: object) -> tuple[SearchResult, ...]:
 
 
 def _cut(hit: SearchResult) -> SearchResult:
-    if len(hit.title) <= LONGEST_TITLE and len(hit.snippet) <= LONGEST_SNIPPET:
+    author = hit.author and hit.author[:LONGEST_AUTHOR]
+    if len(hit.title) <= LONGEST_TITLE and len(hit.snippet) <= LONGEST_SNIPPET and author == hit.author:
         return hit
-    return replace(hit, title=hit.title[:LONGEST_TITLE], snippet=hit.snippet[:LONGEST_SNIPPET])
+    return replace(hit, title=hit.title[:LONGEST_TITLE], snippet=hit.snippet[:LONGEST_SNIPPET], author=author)
 
 
 def as_page(value: object) -> Page:

@@ -37,7 +37,8 @@ from .web.guard import Guard
 log = logging.getLogger(__name__)
 
 _OUTSIDE = Guard()
-_INSIDE = "found only addresses that may not be shown; those of a private network need `tools.allow_networks`"
+_INSIDE = "found only addresses that may not be shown"
+_LIST_INSIDE = "list the private network whose addresses it names in `tools.allow_networks`"
 
 T = TypeVar("T")
 
@@ -53,6 +54,7 @@ class Failure:
     provider: str
     reason: str
     error: ProviderError | None = field(default=None, compare=False, repr=False)  # None if it was not asked
+    advice: str = field(default="", compare=False)  # for the operator
 
 
 class AllFailed(ProviderError):
@@ -61,7 +63,8 @@ class AllFailed(ProviderError):
     def __init__(self, what: str, failures: Sequence[Failure]) -> None:
         self.failures = tuple(failures)
         reasons = "; ".join(f"{failure.provider}: {failure.reason.rstrip('.')}" for failure in failures)
-        super().__init__(f"{what} ({reasons or 'none is configured'}).")
+        advice = "; ".join(f"{failure.provider}: {failure.advice}" for failure in failures if failure.advice)
+        super().__init__(f"{what} ({reasons or 'none is configured'}).", advice=advice)
 
 
 class Withheld(ProviderError):
@@ -111,7 +114,11 @@ class SearchChain:
 
     def serves(self, only: Providers) -> bool:
         """Is there anybody to ask for who may ask these alone?"""
-        return bool(_permitted(self._members, "search", only))
+        return bool(self.names(only))
+
+    def names(self, only: Providers) -> tuple[str, ...]:
+        """Those who may be asked, in their order."""
+        return tuple(member.name for member in _permitted(self._members, "search", only))
 
     async def search(
         self,
@@ -234,6 +241,8 @@ class _Clearance:
         return "" if public else "not asked, because the page is not public and this reader is hosted by others"
 
 
+_AFTER_PRIVATE = "not asked, because a private provider came first"
+_ALLOW_PUBLIC = "set `tools.public_fallback` to true if it may be asked all the same"
 _NOBODY: dict[Role, str] = {"search": "No search provider had an answer", "read": "No reader could open the page"}
 
 
@@ -251,7 +260,7 @@ class _FallOver:
         """The first answer, its age if it was kept, and the name of who gave it."""
         for member in members:
             if _tells_the_public(member, self._role) and not self._public_allowed:
-                self._note(member, "not asked, because `public_fallback` is off and a private provider came first")
+                self.failures.append(Failure(member.name, _AFTER_PRIVATE, advice=_ALLOW_PUBLIC))
                 continue
             try:
                 answer, age = await self._ask(member, ask)
@@ -259,7 +268,7 @@ class _FallOver:
             except ProviderError as error:
                 if not error.falls_over:
                     raise
-                self._note(member, str(error), error)
+                self.failures.append(Failure(member.name, str(error), error, error.advice))
                 if member.private and not self._public_fallback and not isinstance(error, Withheld):
                     self._public_allowed = False
         raise AllFailed(_NOBODY[self._role], self.failures)
@@ -282,9 +291,6 @@ class _FallOver:
     def _report(self, member: NamedProvider, outcome: Outcome, began: float, *, cached: bool = False) -> None:
         assert self._observe is not None
         self._observe(ProviderCall(member.name, self._role, outcome, cached, time.monotonic() - began))
-
-    def _note(self, member: NamedProvider, reason: str, error: ProviderError | None = None) -> None:
-        self.failures.append(Failure(member.name, reason, error))
 
 
 def _permitted(members: Sequence[NamedProvider], role: Role, only: Providers) -> tuple[NamedProvider, ...]:
@@ -331,7 +337,7 @@ def _select(found: SearchResults, query: SearchQuery, member: NamedProvider, gua
         if _is_wanted(result.url, query) and _in_range(result.date, *days):
             chosen.setdefault(canonical(result.url), result)
     if not named and found.results:
-        raise NoResults(_INSIDE)
+        raise NoResults(_INSIDE, advice=_LIST_INSIDE)
     if not chosen and found.results:
         raise NoResults("nothing found that passes the filters")
     if not chosen and not found.answer:

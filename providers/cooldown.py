@@ -155,7 +155,8 @@ class Cooldown:
         seconds = breaker.failed(call, str(error), self._clock(), first, tolerance, told=error.retry_after)
         if not seconds:
             return
-        log.warning("provider %s cools down for %.3g s: %s", self._name, seconds, error)
+        what = f"{error}; {error.advice}" if error.advice else str(error)  # the log is the operator's
+        log.warning("provider %s cools down for %.3g s: %s", self._name, seconds, what)
         if self._cooled_down is not None:
             self._cooled_down(self._name, seconds)
 

@@ -36,14 +36,17 @@ Outcome = Literal[
 
 
 class ProviderError(Exception):
-    """`str(error)` is a sentence for the model and the operator; it never holds a key or an address."""
+    """`str(error)` is a sentence for the model and the operator; it never holds a key or an address. `advice` is what
+    the operator can do about it: a model could only repeat it to people who cannot.
+    """
 
     falls_over = True
     outcome: ClassVar[Outcome] = "failed"
 
-    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(self, message: str, *, retry_after: float | None = None, advice: str = "") -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.advice = advice
 
 
 class BadRequest(ProviderError):
@@ -81,11 +84,7 @@ class ProgramFailed(Unavailable):
 
 
 class ProxyFailed(Unavailable):
-    """`fix` is for the operator alone: it names the proxy."""
-
-    def __init__(self, message: str, fix: str) -> None:
-        super().__init__(message)
-        self.fix = fix
+    pass
 
 
 class PageBlocked(ProviderError):

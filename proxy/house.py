@@ -4,6 +4,7 @@ engine, the toolbox and the upstream that serves a model.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from providers import registry
@@ -60,8 +61,9 @@ class House:
         self.store = open_store(config.store)
         gateway = ProviderGateway(config.cooldown, config.cache, _shared(self.store, config), cooled_down=cooled_down)
         self.search = self.read = None
+        self._search_chain = partial(SearchChain, public_fallback=fallback, gateway=gateway, guard=guard)
         if self.searchers:
-            self.search = SearchChain(self.searchers, public_fallback=fallback, gateway=gateway, guard=guard)
+            self.search = self._search_chain(self.searchers)
         if self.readers:
             is_public = self.fetcher.is_public
             self.read = ReadChain(self.readers, public_fallback=fallback, gateway=gateway, is_public=is_public)
@@ -92,6 +94,13 @@ class House:
         ]
         self.upstreams = UpstreamDirectory(clients, config.aliases, RetryBudget(config.server.retry_floor))
         self.preparation = Preparation(self.upstreams, self.toolbox, self.store, mode=tools.mode, footer=footer)
+
+    def toolbox_with(self, searcher: str) -> Toolbox:
+        """The toolbox for the operator who names one provider: also one that `tools.search` leaves out."""
+        named = self.providers.get(searcher)
+        if named is None or not named.can_search or named in self.searchers:
+            return self.toolbox
+        return Toolbox(self._search_chain([named, *self.searchers]), self.read, self.toolbox.policy)
 
     async def aclose(self) -> None:
         await self.upstreams.aclose()

@@ -54,12 +54,22 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as it is offered to the model. Constant bytes: nothing in it depends on the request."""
+    """A tool as it is offered to the model. Constant bytes for a day: but for the date, nothing in it depends on the
+    request, only on what its caller may use."""
 
     tool: str
     description: str
     parameters: Mapping[str, Any]
     uncited: str = ""  # the description without the rule for citing; empty: it holds none
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What a tool may have to say of the request that it is offered to."""
+
+    today: str  # YYYY-MM-DD, the same for all of a request
+    tools: frozenset[str]  # all of ours that are offered
+    searchers: tuple[str, ...] = ()  # the search providers that may be asked
 
 
 def described(
@@ -90,6 +100,10 @@ async def as_it_is(session: ToolSession, finding: Any) -> Any:
     return finding
 
 
+def as_ever(spec: ToolSpec, now: Circumstances) -> ToolSpec:
+    return spec
+
+
 def nothing_shown(arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
     return []
 
@@ -113,6 +127,7 @@ class Tool(Generic[Arguments, Finding]):
     settle: Callable[[ToolSession, Finding], Awaitable[ToolOutput]] = as_it_is
     actions: Callable[[Mapping[str, Any]], list[dict[str, Any]]] = nothing_shown  # the `action`s of Responses
     needs: tuple[Role, ...] = ()  # what some provider must be able to do; who needs `read` fetches pages
+    fit: Callable[[ToolSpec, Circumstances], ToolSpec] = as_ever  # the spec as one request is offered it
 
 
 def decode_arguments(text: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ _ONE_EMOJI = f"[{_EMOJI}][\ufe0e\ufe0f]?[\U0001f3fb-\U0001f3ff]?"
 _UNSEEN = re.compile(f"({_ONE_EMOJI}(?:{_JOINER}{_ONE_EMOJI}){{0,7}}|[0-9#*]\ufe0f\u20e3)|[{_INVISIBLE}]+")
 _SUSPECT = re.compile(f"[{_INVISIBLE}]")
 _LINE_END = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
-_LONG_BLANK = re.compile(r"[^\S\n]{33,}")
+_LONG_BLANK = re.compile(r"(?<=\S)[^\S\n]{33,}|[^\S\n]{121,}")  # between words, and before the first: code is indented
 _EMPTY_LINES = re.compile(r"\n{3,}")
 _BOUND = re.compile(f"[{_BOUND_TO_THE_LEFT}]")
 

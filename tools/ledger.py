@@ -19,6 +19,8 @@ class Source:
     title: str  # never empty
     snippet: str = ""
     date: str | None = None
+    author: str | None = None  # this and the score as the search that found it says
+    score: float | None = None
 
     @property
     def linkable(self) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator, BaseModel, FailFast, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from providers.base import CUT_SHORT
 from providers.errors import ProviderError
 from providers.urls import encode_url
 
@@ -106,7 +107,8 @@ def _numbered(session: ToolSession, part: PagePart, page: ReadPage | None) -> Pa
         return part
     source = session.ledger.add(page.address.url, page.title, date=page.date, final_url=page.final_url)
     session.provenance.add_page(page.address, page.final_url, page.links)
-    return replace(part, source=source, title=part.title or source.title)
+    truncated = part.truncated or page.text.startswith(CUT_SHORT)
+    return replace(part, source=source, title=part.title or source.title, truncated=truncated)
 
 
 async def settle(session: ToolSession, unnumbered: Unnumbered) -> ToolOutput:

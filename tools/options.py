@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from secrets import token_hex
 from typing import Literal
@@ -44,6 +45,10 @@ class Permission:
 EVERYTHING = Permission()
 
 
+def day_now() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
     ledger: Ledger
@@ -57,6 +62,7 @@ class SessionOptions:
     page_domains: tuple[Sequence[str], Sequence[str]] | None = None  # allowed and blocked for pages, instead of these
     secrets: Collection[str] = ()  # the keys that came with it
     caller: str = ""  # whose it is: what private providers gave is kept for its caller alone
+    today: str = field(default_factory=day_now)  # UTC: for all of a request the day on which it began
     request: str = field(default_factory=partial(token_hex, 8))  # which of the caller's, where turns are given
     permission: Permission = EVERYTHING  # what the caller may use
     offered: Collection[str] | None = None  # the tools of ours that may run, by our names; None: all that there are

@@ -1,7 +1,8 @@
 """All words of ours that a model reads: what the tools are for, how to cite, why a call failed, how to write a call in
 text, how to make a query. Handed nothing; hands on words alone, with `{places}` for `str.format`.
 
-Prompt caches hold only while these bytes stay the same. What a provider says of its own failure stands in `providers`.
+Prompt caches hold only while these bytes stay the same: the date changes them once a day. What a provider says of its
+own failure stands in `providers`.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 # The tools, as they are offered
 
 _SEARCHES = (
-    "Search the web for facts that are recent, local, niche or that you are not sure of. Returns numbered results with "
-    "title, URL, date and snippet. "
+    "Search the web for facts that are recent, local, niche or that you are not sure of; not for greetings, rewriting "
+    "or arithmetic. Today is {today}. Write 2 to 6 keywords. Returns numbered results with title, URL, date and "
+    "snippet. {then}"
 )
+OPEN_FOR_DETAILS = "Snippets are short: open the page before you give details. "
 _CITE_RESULTS = (
     "Cite what you use: write the result's number in square brackets right after the "
     "claim, like [3], or [3][5] for two. Use only numbers you were given and no other citation format; add no list of "
@@ -24,7 +27,7 @@ WEB_SEARCH_PARAMETERS = {
     "query": "What to search for, at most {most} characters",
     "limit": "How many results",
     "allowed_domains": "Only results from these domains, e.g. example.org",
-    "time_range": "Only results of the last day, week, month or year",
+    "time_range": "Only results of the last day (d), week (w), month (m) or year (y); all: of any time",
     "blocked_domains": "No results from these domains",
     "published_after": "YYYY-MM-DD",
     "published_before": "YYYY-MM-DD",

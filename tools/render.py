@@ -30,6 +30,7 @@ class SearchAnswer:
     ok: bool = True
     age: float | None = None  # seconds, if it comes from the cache
     fault: SearchFault = ""
+    advice: str = ""  # what the operator can do about a failure: no model reads it
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +138,16 @@ def _page_text(part: PagePart, fence: str, cite: bool) -> str:
     return "\n".join(lines)
 
 
-def remark(failures: Sequence[Failure], served_by: str, age: float | None) -> str:
-    """One line on who should have served and did not, and how old the answer is; empty if there is nothing to say."""
+def remark(failures: Sequence[Failure], served_by: str, age: float | None, note: str = "") -> str:
+    """One line on who should have served and did not, what whoever served says of how it did, and how old the answer
+    is; empty if there is nothing to say."""
     sentences = []
     if failures:
         reasons = "; ".join(f"{failure.provider}: {failure.reason.rstrip('.')}" for failure in failures)
         shown = escape(one_line(reasons, 500))
         sentences.append(prompts.SERVED_INSTEAD.format(provider=served_by, reasons=shown))
+    if note:
+        sentences.append(f"{served_by}: {escape(one_line(note, 300)).rstrip('.')}.")
     if age is not None:
         sentences.append(prompts.CACHED.format(age=age))
     return " ".join(sentences)
@@ -158,11 +162,21 @@ def search_json(answer: SearchAnswer) -> dict[str, Any]:
     return {
         "query": answer.query,
         "provider": answer.provider,
-        "results": [
-            {"n": found.n, "title": found.title, "url": found.url, "snippet": found.snippet, "date": found.date}
-            for found in answer.sources
-        ],
+        "results": [_source_json(found) for found in answer.sources],
         "message": answer.message,
+    }
+
+
+def _source_json(found: Source) -> dict[str, Any]:
+    """Author and score stand there only where the provider gave them."""
+    told = {"author": found.author, "score": found.score}
+    return {
+        "n": found.n,
+        "title": found.title,
+        "url": found.url,
+        "snippet": found.snippet,
+        "date": found.date,
+        **{name: value for name, value in told.items() if value is not None},
     }
 
 

@@ -9,7 +9,6 @@ import asyncio
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -136,13 +135,13 @@ class ToolSession:
     def text(self, answer: SearchAnswer | list[PagePart]) -> str:
         """The answer as the model reads it."""
         if isinstance(answer, SearchAnswer):
-            return search_text(answer, self.fence, _today(), cite=self.options.cite)
+            return search_text(answer, self.fence, self.options.today, cite=self.options.cite)
         return pages_text(answer, self.fence, cite=self.options.cite)
 
     def reading(self, answer: SearchAnswer, parts: Sequence[PagePart], named: Sequence[str] = ()) -> str:
         """A search and the pages it led to, for a model that called neither. `named` are pages that the user names."""
         missed = [part for part in parts[: len(named)] if part.error]
-        return reading_text(answer, parts, missed, self.fence, _today(), cite=self.options.cite)
+        return reading_text(answer, parts, missed, self.fence, self.options.today, cite=self.options.cite)
 
     # For the tools
 
@@ -215,7 +214,3 @@ def _named(arguments: Mapping[str, Any]) -> list[str]:
     given = arguments.get("urls") or arguments.get("url")
     named = [url for url in (given if isinstance(given, list) else [given])[:MOST_URLS] if isinstance(url, str)]
     return [one_line(url, LONGEST_NAME) for url in named] or [""]
-
-
-def _today() -> str:
-    return datetime.now(UTC).date().isoformat()

@@ -11,8 +11,8 @@ from providers.base import Role
 from providers.chain import Providers, ReadChain, SearchChain
 
 from . import open_page, web_search
-from .base import Tool, ToolSpec
-from .options import SessionOptions, ToolPolicy
+from .base import Circumstances, Tool, ToolSpec
+from .options import SessionOptions, ToolPolicy, day_now
 from .provenance import Domains
 from .session import ToolSession
 
@@ -44,11 +44,18 @@ class Toolbox:
         self.tools = {tool.name: tool for tool in tools if all(self._chains[role] for role in tool.needs)}
         self.specs = tuple(tool.spec(policy) for tool in self.tools.values())
 
-    def offered(self, *, live: bool, only: Providers = None, cite: bool = True) -> list[ToolSpec]:
+    def offered(
+        self, *, live: bool, only: Providers = None, cite: bool = True, today: str | None = None
+    ) -> list[ToolSpec]:
         """The tools for a request, as far as those providers can serve them that it may ask. Without live access what
-        an engine has found may be read, and no page be fetched. `cite`: is the model told how to cite?"""
+        an engine has found may be read, and no page be fetched. `cite`: is the model told how to cite? `today` is the
+        day on which the request began."""
         specs = [spec for spec in self.specs if self._is_offered(self.tools[spec.tool], live, only)]
-        return specs if cite else [replace(spec, description=spec.uncited or spec.description) for spec in specs]
+        if not cite:
+            specs = [replace(spec, description=spec.uncited or spec.description) for spec in specs]
+        names = frozenset(spec.tool for spec in specs)
+        now = Circumstances(today or day_now(), names, self.search.names(only) if self.search else ())
+        return [self.tools[spec.tool].fit(spec, now) for spec in specs]
 
     def _is_offered(self, tool: Tool[Any, Any], live: bool, only: Providers) -> bool:
         chains = [self._chains[role] for role in tool.needs]

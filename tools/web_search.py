@@ -17,7 +17,7 @@ from providers.chain import AllFailed, Found
 from providers.errors import BadRequest, NoResults, ProviderError
 
 from . import open_page, prompts
-from .base import WEB_SEARCH, BadArguments, Strings, Tool, ToolOutput, ToolSpec, described
+from .base import OPEN_PAGE, WEB_SEARCH, BadArguments, Circumstances, Strings, Tool, ToolOutput, ToolSpec, described
 from .clean import one_line
 from .ledger import Ledger
 from .options import SessionOptions, ToolPolicy
@@ -49,6 +49,7 @@ _MORE: dict[str, dict[str, Any]] = {
     "provider": {"type": "string"},
 }
 _RANGES = {"day": "d", "week": "w", "month": "m", "year": "y", "any": "all"}
+MAX_AUTHOR = 100
 
 
 def spec(policy: ToolPolicy) -> ToolSpec:
@@ -60,6 +61,17 @@ def spec(policy: ToolPolicy) -> ToolSpec:
         "additionalProperties": False,
     }
     return ToolSpec(WEB_SEARCH, prompts.WEB_SEARCH, parameters, prompts.WEB_SEARCH_UNCITED)
+
+
+def fit(spec: ToolSpec, now: Circumstances) -> ToolSpec:
+    """With the day, so that the first query has the right year, and with those providers that may really be named."""
+    then = prompts.OPEN_FOR_DETAILS if OPEN_PAGE in now.tools else ""
+    description = spec.description.replace("{today}", now.today).replace("{then}", then)
+    properties = spec.parameters["properties"]
+    if "provider" in properties:
+        named = {**properties["provider"], "enum": list(now.searchers)}
+        spec = replace(spec, parameters={**spec.parameters, "properties": {**properties, "provider": named}})
+    return replace(spec, description=description)
 
 
 def _check_query(text: str) -> str:
@@ -89,7 +101,7 @@ class SearchArguments(BaseModel):
     limit: int | None = None
     allowed_domains: DomainNames = []
     blocked_domains: DomainNames = []
-    time_range: Annotated[TimeRange, BeforeValidator(lambda given: _RANGES.get(str(given), given))] = "all"
+    time_range: Annotated[TimeRange, BeforeValidator(lambda given: _RANGES.get(str(given).lower(), given))] = "all"
     published_after: date | None = None
     published_before: date | None = None
     category: Annotated[str, Field(max_length=40)] = ""
@@ -127,12 +139,13 @@ def answer(query: SearchQuery, found: Found, ledger: Ledger, longest_snippet: in
         snippet = escape(one_line(hit.snippet, longest_snippet))
         dated = escape(one_line(hit.date, 40)) if hit.date else None
         source = ledger.add(hit.url, title, snippet, dated)
-        sources.append(replace(source, snippet=snippet or source.snippet))
+        author = escape(one_line(hit.author, MAX_AUTHOR)) if hit.author else None
+        sources.append(replace(source, snippet=snippet or source.snippet, author=author, score=hit.score))
     direct = escape(one_line(found.results.answer, MAX_DIRECT))
     if not sources and not direct:
         message = prompts.NOTHING_TO_OPEN.format(provider=found.provider)
         return SearchAnswer(query.text, message=message, ok=False)
-    message = remark(found.failures, found.provider, found.age)
+    message = remark(found.failures, found.provider, found.age, found.results.note)
     return SearchAnswer(query.text, found.provider, direct, tuple(sources), message, age=found.age)
 
 
@@ -147,7 +160,8 @@ async def find(session: ToolSession, given: SearchArguments) -> Unnumbered:
         query = query_for(given, session.domains, session.most_results, session.options)
         return query, await session.search(query, given.provider)
     except (BadArguments, ProviderError) as error:
-        return SearchAnswer(given.query, message=sentence(error), ok=False, fault=_fault(error))
+        advice = error.advice if isinstance(error, ProviderError) else ""
+        return SearchAnswer(given.query, message=sentence(error), ok=False, fault=_fault(error), advice=advice)
 
 
 def _fault(error: BadArguments | ProviderError) -> SearchFault:
@@ -198,4 +212,5 @@ TOOL = Tool(
     progress=progress,
     actions=actions,
     needs=("search",),
+    fit=fit,
 )

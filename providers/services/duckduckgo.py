@@ -83,7 +83,7 @@ class DuckDuckGo:
                 raise NoResults("DuckDuckGo gave no results; it may be throttling this address") from None
             if self._proxy and (trouble := _proxy_trouble(str(error))):
                 sentence = f"the proxy before DuckDuckGo {happening(trouble)}"
-                raise ProxyFailed(sentence, self._proxy.remedy(trouble)) from None
+                raise ProxyFailed(sentence, advice=self._proxy.remedy(trouble)) from None
             raise Unavailable("DuckDuckGo could not be asked (no connection, or a page nobody can read)") from error
         return [SearchResult(hit.get("title", ""), hit.get("href", ""), hit.get("body", "")) for hit in hits]
 

@@ -55,7 +55,7 @@ class Jina:
 
     async def search(self, query: SearchQuery) -> SearchResults:
         if self._needs_key:  # not AuthFailed: reading goes on without one
-            raise Unavailable("Jina's search needs a key: set JINA_API_KEY or api_key")
+            raise Unavailable("Jina's search needs a key", advice="set JINA_API_KEY, or its api_key")
         params: dict[str, str | int | Sequence[str]] = {
             "q": with_sites(replace(query, allowed_domains=())),
             "num": min(query.limit, MAX_RESULTS),

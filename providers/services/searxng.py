@@ -1,26 +1,35 @@
 """SearXNG, the metasearch engine people host themselves, over its JSON format.
 
-Handed a `SearchQuery`; hands on hits and the instant answers of its answerers. It has no count parameter, so more
-results mean more pages. It knows no users either; a proxy before it may, so it takes a key or a name and password.
+Handed a `SearchQuery`; hands on hits, infoboxes and the instant answers of its answerers. It has no count parameter, so
+more results mean more pages. It obeys commands in the query (`!g`, `:de`, `<3`), which are a model's words to us. It
+knows no users; a proxy before it may, so it takes a key or a name and password.
 """
 
 from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from collections.abc import Mapping
-from contextlib import suppress
-from typing import Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, Field, SecretStr, model_validator
+import httpx
+from pydantic import BaseModel, Field, SecretStr, StringConstraints, model_validator
 
-from ..api import PERIODS, BaseUrl, Key, ServiceApi, as_day, bearer, part, records, with_sites
-from ..base import MOST_HITS, SearchQuery, SearchResult, SearchResults
-from ..errors import AuthFailed, NoResults, ProviderError, Unavailable
+from ..api import PERIODS, BaseUrl, Key, ServiceApi, as_author, as_day, as_score, bearer, part, records, with_sites
+from ..base import MOST_HITS, Inspection, SearchQuery, SearchResult, SearchResults
+from ..countries import SPOKEN
+from ..errors import AuthFailed, BadRequest, NoResults, ProviderError, RateLimited, Unavailable
 from ..web.egress import DIRECT, Egress
 
-MAX_PAGES = 3
+FULL_PAGE = 10  # results: what most engines give at once; a page with fewer is the last
+MORE_PAGES = (2, 3)
+OF_ANY_TIME = "nothing was found in that time range, so these results are of any time"
 ENABLE_JSON = "add `json` under `search: formats:` in its settings.yml and restart it"
+LET_US_IN = "turn `server.limiter` off in its settings.yml, or add this machine to `pass_ip` in limiter.toml"
+
+Language = Annotated[str, StringConstraints(pattern=r"^(?:auto|[a-z]{2,3}(?:-[A-Za-z]{2})?)$")]
 
 
 class Searxng:
@@ -34,6 +43,7 @@ class Searxng:
         password: SecretStr | None = None
         categories: list[str] = []
         engines: list[str] = []
+        language: Language | None = None  # where the query names none, such as `de`, `de-CH`, `all` or `auto`
 
         @model_validator(mode="after")
         def _one_way_in(self) -> Self:
@@ -47,38 +57,70 @@ class Searxng:
         self.timeout = settings.timeout
         self._settings = settings
         url, headers = settings.base_url, bearer(settings.api_key) or _basic(settings.username, settings.password)
-        self._api = ServiceApi(
+        self._api = _SearxngApi(
             "SearXNG", url, timeout=settings.timeout, headers=headers, translate=_translate, egress=egress
         )
+        self._silent: Sequence[str] = ()  # the engines that did not answer the last search, with their reasons
 
     async def search(self, query: SearchQuery) -> SearchResults:
-        deadline = asyncio.get_running_loop().time() + self.timeout
-        first = await self._page(query, 1)
-        hits = _hits(first)
-        answer = _answer(first)
-        if not hits and not answer:
-            raise _nothing(first)
-        # What page one gave is kept, whatever happens to the pages after it.
-        with suppress(ProviderError, TimeoutError):
-            async with asyncio.timeout_at(deadline):
-                for number in range(2, MAX_PAGES + 1):
-                    if len(hits) >= query.limit:
-                        break
-                    known = len(hits)
-                    hits |= _hits(await self._page(query, number))
-                    if len(hits) == known:
-                        break
-        return SearchResults(tuple(hits.values()), answer)
+        query = replace(query, text=without_commands(query.text))
+        if not query.text:
+            raise BadRequest("the query holds no word to search for")
+        found = await self._find(query)
+        if found is None and query.time_range in PERIODS:
+            # Engines that know no time ranges were not even asked.
+            found = await self._find(replace(query, time_range="all"))
+            found = found and replace(found, note=OF_ANY_TIME)
+        if found is None:
+            raise self._nothing()
+        return found
+
+    async def inspect(self) -> Inspection:
+        """What of the settings it ignores silently, and which engines kept silent in the last search."""
+        remark = f"engines that did not answer: {', '.join(self._silent)}" if self._silent else ""
+        try:
+            known = await self._api.get("/config", {})
+        except ProviderError:  # some keep it to themselves
+            return Inspection(remark=remark)
+        wanted = {"category": self._settings.categories, "engine": self._settings.engines}
+        there = {
+            "category": _names(known.get("categories")),
+            "engine": _names([engine.get("name") for engine in records(known.get("engines"))]),
+        }
+        return _inspection(wanted, there, remark)
 
     async def aclose(self) -> None:
         await self._api.aclose()
+
+    async def _find(self, query: SearchQuery) -> SearchResults | None:
+        deadline = asyncio.get_running_loop().time() + self.timeout
+        first = await self._page(query, 1)
+        self._silent = _silent(first)
+        hits, answer = _hits(first), _answer(first)
+        pages = [_infoboxes(first), _answers(first), hits]
+        if not any(pages) and not answer:
+            return None
+        if FULL_PAGE <= len(hits) < query.limit:
+            pages += map(_hits, await self._more(query, deadline))
+        return SearchResults(_each_once(pages), answer)
+
+    async def _more(self, query: SearchQuery, deadline: float) -> list[dict[str, Any]]:
+        """The pages after the first, asked for together. What page one gave is kept, whatever happens to them."""
+        pages = [asyncio.create_task(self._page(query, number)) for number in MORE_PAGES]
+        try:
+            await asyncio.wait(pages, timeout=deadline - asyncio.get_running_loop().time())
+        finally:
+            for page in pages:
+                page.cancel()
+        given = await asyncio.gather(*pages, return_exceptions=True)
+        return [page for page in given if isinstance(page, dict)]
 
     async def _page(self, query: SearchQuery, number: int) -> dict[str, Any]:
         params: dict[str, str | int] = {"q": with_sites(query), "format": "json"}
         if query.time_range in PERIODS:
             params["time_range"] = PERIODS[query.time_range]
-        if query.language:
-            params["language"] = f"{query.language}-{query.country}" if query.country else query.language
+        if language := _language(query, self._settings.language or ""):
+            params["language"] = language
         if query.category or self._settings.categories:
             params["categories"] = query.category or ",".join(self._settings.categories)
         if self._settings.engines:
@@ -86,6 +128,41 @@ class Searxng:
         if number > 1:
             params["pageno"] = number
         return await self._api.get("/search", params)
+
+    def _nothing(self) -> ProviderError:
+        """Empty because nothing matched, or because the engines behind it gave up: the second is a fault."""
+        if not self._silent:
+            return NoResults("SearXNG found nothing")
+        return Unavailable(f"the engines behind SearXNG did not answer: {', '.join(self._silent)}")
+
+
+class _SearxngApi(ServiceApi):
+    def decode(self, response: httpx.Response) -> dict[str, Any]:
+        """A redirect to elsewhere is its answer to this one query, and no news about SearXNG."""
+        if response.has_redirect_location and _leads_elsewhere(response):
+            advice = "if this happens to every query, correct its base_url: it seems to have moved"
+            raise BadRequest("SearXNG sends this query to another site; use other words", advice=advice)
+        return super().decode(response)
+
+
+def without_commands(text: str) -> str:
+    """The query with nothing in it that SearXNG would obey: `!engine`, `!!site`, `:language`, `<timeout`."""
+    return " ".join(filter(None, map(_as_word, text.split())))
+
+
+def _as_word(word: str) -> str:
+    """Commands only begin a word: `<vector>`, `12:30` and `wow!` are none."""
+    while word.startswith(("!", ":")) or (word.startswith("<") and word[1:].isdigit()):
+        word = word[1:]
+    return word
+
+
+def _language(query: SearchQuery, usual: str) -> str:
+    """SearXNG has languages with a country, and no country alone."""
+    country = (query.country or "").upper()
+    usual = "" if country and usual in ("all", "auto") else usual
+    language = query.language or (usual.partition("-")[0] if country else usual) or SPOKEN.get(country, "")
+    return f"{language}-{country}" if language and country else language
 
 
 def _basic(username: str | None, password: SecretStr | None) -> dict[str, str]:
@@ -95,41 +172,120 @@ def _basic(username: str | None, password: SecretStr | None) -> dict[str, str]:
     return {"Authorization": f"Basic {credentials}"}
 
 
+def _leads_elsewhere(response: httpx.Response) -> bool:
+    try:
+        return response.url.join(response.headers["location"]).host != response.url.host
+    except httpx.InvalidURL:
+        return True
+
+
+# What it gives, by URL
+
+
 def _hits(page: Mapping[str, Any]) -> dict[str, SearchResult]:
-    """The hits of one page by URL, in the engine's order."""
+    """The hits of one page, in the engine's order."""
     return {
         hit["url"]: SearchResult(
             title=str(hit.get("title") or ""),
             url=hit["url"],
             snippet=str(hit.get("content") or ""),
             date=as_day(hit.get("publishedDate")),
+            author=as_author(hit.get("author") or hit.get("authors")),
+            score=as_score(hit.get("score")),
         )
         for hit in records(page.get("results"))[:MOST_HITS]
         if isinstance(hit.get("url"), str)
     }
 
 
+def _infoboxes(page: Mapping[str, Any]) -> dict[str, SearchResult]:
+    """What it shows beside the hits. Of a stock instance these are all that Wikipedia gives."""
+    boxes: dict[str, SearchResult] = {}
+    for box in records(page.get("infoboxes"))[:MOST_HITS]:
+        links = [box.get("id"), *(link.get("url") for link in records(box.get("urls")))]
+        url = next((link for link in links if isinstance(link, str) and link.startswith(("https://", "http://"))), "")
+        facts = [
+            f"{fact['label']}: {fact['value']}"
+            for fact in records(box.get("attributes"))
+            if isinstance(fact.get("label"), str) and isinstance(fact.get("value"), str)
+        ]
+        says = " … ".join(filter(None, [str(box.get("content") or ""), *facts]))
+        if url:
+            boxes.setdefault(url, SearchResult(str(box.get("infobox") or ""), url, says))
+    return boxes
+
+
+def _answers(page: Mapping[str, Any]) -> dict[str, SearchResult]:
+    """The instant answers that say where they come from."""
+    return {
+        said["url"]: SearchResult("", said["url"], said["answer"])
+        for said in records(page.get("answers"))[:MOST_HITS]
+        if isinstance(said.get("url"), str) and said["url"] and isinstance(said.get("answer"), str) and said["answer"]
+    }
+
+
 def _answer(page: Mapping[str, Any]) -> str:
-    """The instant answers; older versions send strings, newer ones objects."""
+    """The other instant answers; older versions send strings, newer ones objects."""
     given = page.get("answers")
-    answers = (part(item, "answer") or item for item in given) if isinstance(given, list) else ()
+    rest = [item for item in given if not part(item, "url")] if isinstance(given, list) else []
+    answers = (part(item, "answer") or item for item in rest)
     return "\n".join(answer for answer in answers if isinstance(answer, str) and answer)
 
 
-def _nothing(page: Mapping[str, Any]) -> ProviderError:
-    """Empty because nothing matched, or because the engines behind it gave up: the second is a fault."""
-    silent = page.get("unresponsive_engines")
-    if not silent or not isinstance(silent, list):
-        return NoResults("SearXNG found nothing")
-    names = (" – ".join(map(str, engine)) if isinstance(engine, list) else str(engine) for engine in silent)
-    return Unavailable(f"the engines behind SearXNG did not answer: {', '.join(names)}")
+def _each_once(pages: Iterable[Mapping[str, SearchResult]]) -> tuple[SearchResult, ...]:
+    """In their order; of two for the same address the first says more."""
+    found: dict[str, SearchResult] = {}
+    for page in pages:
+        for url, hit in page.items():
+            found.setdefault(url, hit)
+    return tuple(found.values())
+
+
+def _silent(page: Mapping[str, Any]) -> list[str]:
+    """The engines that did not answer, each with its reason."""
+    rows = page.get("unresponsive_engines")
+    return [_of_engine(row) for row in rows[:MOST_HITS]] if isinstance(rows, list) else []
+
+
+def _of_engine(row: object) -> str:
+    if not isinstance(row, list) or not row:
+        return str(row)
+    name, *reasons = map(str, row)
+    return f"{name} ({', '.join(reasons)})" if reasons else name
+
+
+# What its operator hears
+
+
+def _names(value: object) -> list[str]:
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
+
+
+def _inspection(wanted: Mapping[str, Sequence[str]], there: Mapping[str, Sequence[str]], remark: str) -> Inspection:
+    """`wanted` and `there` are names by what they are names of; a list that is not told proves nothing."""
+    unknown = [
+        (kind, name) for kind, names in wanted.items() for name in names if there[kind] and name not in there[kind]
+    ]
+    if not unknown:
+        return Inspection(remark=remark)
+    problem = " and ".join(f"no {kind} {name}" for kind, name in unknown)
+    keys = {"category": "`options.categories`", "engine": "`options.engines`"}
+    places = ", ".join(dict.fromkeys(keys[kind] for kind, _ in unknown))
+    near = [match for kind, name in unknown for match in get_close_matches(name.lower(), there[kind], n=1)]
+    hint = f"; did you mean {', '.join(near)}?" if near else ""
+    return Inspection(
+        f"SearXNG knows {problem}, and ignores that", f"correct {places} of provider {{name}}{hint}", remark
+    )
 
 
 def _translate(status: int, body: str) -> ProviderError | None:
     if status == 401:
-        return AuthFailed("SearXNG wants to know who asks (status 401); check api_key, or username and password")
+        advice = "set its api_key, or username and password"
+        return AuthFailed("SearXNG wants to know who asks (status 401)", advice=advice)
     if status == 403:
-        return AuthFailed(f"SearXNG refused the JSON format (status 403); {ENABLE_JSON}")
+        return AuthFailed("SearXNG refused the JSON format (status 403)", advice=ENABLE_JSON)
+    if status == 429:
+        return RateLimited("SearXNG's limiter keeps us out (status 429)", advice=LET_US_IN)
     if status == 200 and "<html" in body[:2000].lower():
-        return Unavailable(f"SearXNG answered with a web page, so its JSON format is off; {ENABLE_JSON}")
+        return Unavailable("SearXNG answered with a web page, so its JSON format is off", advice=ENABLE_JSON)
     return None

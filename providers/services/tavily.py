@@ -126,5 +126,6 @@ def _translate(status: int, body: str) -> ProviderError | None:
         return QuotaExceeded(f"the plan at Tavily is used up (status {status})")
     wait = error_part(body, "error", "retry_after_seconds")  # the limit of the keyless mode
     if isinstance(wait, int | float):
-        return RateLimited("Tavily's limit for use without a key is reached; set api_key", retry_after=float(wait))
+        text = "Tavily's limit for use without a key is reached"
+        return RateLimited(text, retry_after=float(wait), advice="set its api_key")
     return None

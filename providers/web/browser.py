@@ -131,9 +131,8 @@ class Browser:
                 return str((await answer.json(content_type=None))["webSocketDebuggerUrl"])
         program = self._program or next(filter(None, map(shutil.which, PROGRAMS)), "")
         if not program:
-            raise ProgramFailed(
-                "no Chromium is installed; install it (Debian: chromium), or set cdp_url to a running one"
-            )
+            advice = "install it (Debian: chromium), or set cdp_url to a running one"
+            raise ProgramFailed("no Chromium is installed", advice=advice)
         self._profile = tempfile.TemporaryDirectory(prefix="groundwire-chromium-", ignore_cleanup_errors=True)
         flags = [*_FLAGS, f"--user-data-dir={self._profile.name}"]
         if os.geteuid() == 0:  # Chromium does not start as root with its sandbox

@@ -9,6 +9,8 @@ import codecs
 import re
 from typing import Literal
 
+from .charsets import charset_of
+
 Kind = Literal["html", "pdf", "text", "json", "xml", "binary"]
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
@@ -52,14 +54,15 @@ def sniff(body: bytes, content_type: str) -> Kind:
 
 
 def decode(body: bytes, charset: str) -> str:
-    """Byte order mark, then UTF-8 if it is valid (no other text is so by chance), then what was declared."""
+    """Byte order mark, then UTF-8 if it is valid (no other text is so by chance), then what was declared, then what it
+    looks like."""
     for mark, name in _BOMS:
         if body.startswith(mark):
             return body[len(mark) :].decode(name, "replace")
     if body[:2] in _BARE_UTF16:
         return body.decode(_BARE_UTF16[body[:2]], "replace")
     declared = _declared(body, charset)
-    names = [*declared, "utf-8"] if body.isascii() else ["utf-8", *declared]  # ISO-2022-JP is ASCII to the eye
+    names = [*_of_ascii(body), *declared, "utf-8"] if body.isascii() else ["utf-8", *declared]
     for name in names:
         text = _strictly(body, name)
         if text is not None:
@@ -74,13 +77,20 @@ def _declared(body: bytes, charset: str) -> list[str]:
     return [name for name in (_known(charset), _known(within)) if name]
 
 
+def _of_ascii(body: bytes) -> list[str]:
+    """ISO-2022-JP is ASCII to the eye; these bytes begin its Japanese."""
+    return ["iso2022_jp"] if b"\x1b$B" in body or b"\x1b$@" in body else []
+
+
 def _loosely(body: bytes, declared: list[str]) -> str:
-    """Text in which not every byte is right: UTF-8 with a few broken places, else what was declared."""
+    """Text in which not every byte is right: UTF-8 with a few broken places, else what was declared, else what it looks
+    like."""
     text = body.decode("utf-8", "replace")
     strange = sum(byte > 127 for byte in body[:100_000])
     if text[:100_000].count("\ufffd") * 10 <= strange:
         return text
-    return body.decode(declared[0] if declared and declared[0] != "utf-8" else "cp1252", "replace")
+    said = next((name for name in declared if name != "utf-8"), "")
+    return body.decode(said or charset_of(body), "replace")
 
 
 def _is_binary(head: bytes) -> bool:

@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
-from ..base import LONGEST_TEXT
+from ..base import CUT_SHORT, LONGEST_TEXT
 from ..errors import PageBlocked, Unavailable
 from .blocks import Block, absolute, split_blocks
 from .decode import decode, sniff
 from .evidence import choose
 from .markdown import plain_text, write_markdown
 from .pdf_ink import remove_unseen
+from .plain import as_code, is_markdown, is_program, markdown_title, targets, with_whole_addresses
 from .visible import find_all, find_values, unseen
 
 if TYPE_CHECKING:
@@ -102,8 +103,17 @@ def _read(body: bytes, content_type: str, charset: str, url: str) -> Extracted:
     if kind == "html":
         return _read_html(text, url)
     if kind == "text":
-        return Extracted(_first_line(text), text.strip(), None, _links(_BARE_LINK.findall(text)))
+        return _read_plain(text.strip(), content_type, url)
     return Extracted("", f"```{kind}\n{text.strip()}\n```", None, _links(_BARE_LINK.findall(text)))
+
+
+def _read_plain(text: str, content_type: str, url: str) -> Extracted:
+    if is_markdown(content_type):
+        text = with_whole_addresses(text, url)
+        title = markdown_title(text)[:_MAX_TITLE] or _first_line(text)
+        return Extracted(title, text, None, _links([*targets(text), *_BARE_LINK.findall(text)]))
+    shown = as_code(text) if is_program(text, content_type, url) else text
+    return Extracted(_first_line(text), shown, None, _links(_BARE_LINK.findall(text)))
 
 
 def _read_html(html: str, url: str) -> Extracted:
@@ -200,13 +210,13 @@ def _read_pdf(body: bytes) -> Extracted:
     with document:
         pages = _read_pdf_pages(document)
         about = document.get_metadata_dict(skip_empty=True)
-        left = len(document) - len(pages)
+        length = len(document)
     text = "\n\n".join(page for page in pages if page)
     if not text:
         raise Unavailable("the PDF holds pictures of pages and no text")
-    if left:
-        text += f"\n\n[{left} more pages were not read.]"
     title = " ".join(about.get("Title", "").split())[:_MAX_TITLE] or _first_line(text)
+    if len(pages) < length:  # at the front: whoever reads a part of it must know
+        text = f"{CUT_SHORT}these are the first {len(pages)} of {length} pages.]\n\n{text}"
     return Extracted(title, text, _day(about.get("CreationDate", "")) or None, _links(_BARE_LINK.findall(text)))
 
 

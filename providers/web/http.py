@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from urllib.parse import urljoin
 
 import httpcore
@@ -29,7 +30,21 @@ from .names import resolve_host
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 
-USER_AGENT = "Mozilla/5.0 (compatible; Groundwire)"
+
+def _user_agent() -> str:
+    """Who we are: no browser's name, so that a site may choose."""
+    try:
+        release = version("groundwire")
+    except PackageNotFoundError:
+        release = "0"
+    return f"Groundwire/{release} (reads a page for a language model, when asked to)"
+
+
+USER_AGENT = _user_agent()
+# Markdown says the same in fewer words, where a site has it.
+ACCEPT = b"text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, text/plain;q=0.8, */*;q=0.5"
+ACCEPT_HTML = b"text/html, */*;q=0.5"
+_NOT_ACCEPTABLE = 406
 _MAX_REDIRECTS = 5
 _RESOLVE_LIMIT = 3.0
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})  # 300 offers a choice, and nobody here can choose
@@ -93,9 +108,9 @@ class Fetcher:
         self._resolve = resolve
         self._deadline = deadline
         self._max_bytes = max_bytes
+        self._accept = ACCEPT
         self._headers = (
             (b"User-Agent", user_agent.encode("ascii")),
-            (b"Accept", b"text/html,application/xhtml+xml,text/plain;q=0.9,application/pdf;q=0.9,*/*;q=0.5"),
             (b"Accept-Encoding", ACCEPTED.encode()),
             (b"Connection", b"close"),
         )
@@ -125,6 +140,7 @@ class Fetcher:
         networks that only we may read are closed."""
         other = copy.copy(self)
         other._pages = None
+        other._accept = b"*/*"
         if page.public:
             other._guard = self._guard.for_the_public()
         return other
@@ -148,11 +164,18 @@ class Fetcher:
                     await self._wait(held, self._pages.place())
                 hop = await self._admit(target)
                 public = public and hop.public
-                response = await connection.enter_async_context(self._get(hop))
+                response = await self._ask(hop, connection)
                 if response.status not in _REDIRECTS:
                     return await self._take(target, response, public)
                 url = _next_url(target, response)
         raise PageBlocked(f"the page redirects more than {_MAX_REDIRECTS} times")  # for others it may not: cookies
+
+    async def _ask(self, hop: Hop, connection: AsyncExitStack) -> httpcore.Response:
+        """What the hop answers. A site that has nothing of what we like best is asked once more, for HTML."""
+        response = await connection.enter_async_context(self._get(hop, self._accept))
+        if response.status != _NOT_ACCEPTABLE:
+            return response
+        return await connection.enter_async_context(self._get(hop, ACCEPT_HTML))
 
     async def _wait(self, holder: AsyncExitStack, place: AbstractAsyncContextManager[None]) -> None:
         try:
@@ -173,8 +196,8 @@ class Fetcher:
             raise Unavailable(UNREACHABLE) from error
 
     @asynccontextmanager
-    async def _get(self, hop: Hop) -> AsyncIterator[httpcore.Response]:
-        url, headers = self._request(hop.target)
+    async def _get(self, hop: Hop, accept: bytes) -> AsyncIterator[httpcore.Response]:
+        url, headers = self._request(hop.target, accept)
         async with Pinned(hop.address, self._network) as pinned:
             # A connection of its own for each hop, so none is ever reused for a name that now resolves elsewhere.
             certificates = await self._certificates()
@@ -182,10 +205,10 @@ class Fetcher:
             async with connection.stream("GET", url, headers=headers) as response:
                 yield response
 
-    def _request(self, target: Target) -> tuple[httpcore.URL, list[tuple[bytes, bytes]]]:
+    def _request(self, target: Target, accept: bytes) -> tuple[httpcore.URL, list[tuple[bytes, bytes]]]:
         _, _, authority, path = target.url.split("/", 3)
         url = httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=f"/{path}")
-        return url, [(b"Host", authority.encode("ascii")), *self._headers]
+        return url, [(b"Host", authority.encode("ascii")), (b"Accept", accept), *self._headers]
 
     async def _certificates(self) -> ssl.SSLContext:
         if self._ssl_context is not None:

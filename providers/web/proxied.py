@@ -44,15 +44,15 @@ class ProxiedFetcher(Fetcher):
         return _ProxiedHop(target, "", True, proxy) if hop.public else hop
 
     @asynccontextmanager
-    async def _get(self, hop: Hop) -> AsyncIterator[httpcore.Response]:
+    async def _get(self, hop: Hop, accept: bytes) -> AsyncIterator[httpcore.Response]:
         if not isinstance(hop, _ProxiedHop):
-            async with super()._get(hop) as response:
+            async with super()._get(hop, accept) as response:
                 yield response
             return
         proxy = hop.proxy
         certificates = await self._certificates()
         async with Pinned(proxy.host, self._network) as network:
-            url, headers = self._request(hop.target)
+            url, headers = self._request(hop.target, accept)
             if proxy.scheme != "socks5" and hop.target.scheme == "http":
                 url = httpcore.URL(scheme=proxy.scheme, host=proxy.host, port=proxy.port, target=hop.target.url)
                 if proxy.authorization:
@@ -85,4 +85,4 @@ def _of_the_proxy(proxy: Proxy, network: Pinned) -> Iterator[None]:
         kind = "unreachable"
     else:
         return
-    raise ProxyFailed(f"the proxy for pages {happening(kind)}", proxy.remedy(kind)) from None
+    raise ProxyFailed(f"the proxy for pages {happening(kind)}", advice=proxy.remedy(kind)) from None

@@ -254,6 +254,7 @@ class _Answering:
             most_pages=search.max_pages,
             most_searches=_least(self._context.searches_left, search.max_searches),
             assist=assist,
+            today=offer.today,
             cite=offer.response_format is None,
             observe=self._context.observer.tell,
         )

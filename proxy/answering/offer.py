@@ -14,6 +14,7 @@ from typing import Any
 
 from tools.base import ToolSpec
 from tools.ledger import KnownSource
+from tools.options import day_now
 from tools.toolbox import TOOLS
 
 from ..values.errors import refuse
@@ -57,6 +58,7 @@ class Offer:
     response_format: Any = None  # held back until the final request
     highest_number: int = 0  # the highest number in square brackets that the conversation already uses
     known_sources: Mapping[int, KnownSource] = field(default_factory=dict)  # by number
+    today: str = field(default_factory=day_now)  # as our tools say it: one day for all rounds of the request
     reading: str = ""  # what was read before the model is asked, for one that cannot call
 
 
@@ -177,6 +179,10 @@ def _wants_several(body: Mapping[str, Any]) -> bool:
     return (body.get("n") or 1) != 1
 
 
+def _wants_logprobs(body: Mapping[str, Any]) -> bool:
+    return bool(body.get("logprobs"))
+
+
 def _wants_audio(body: Mapping[str, Any]) -> bool:
     modalities = body.get("modalities")
     return bool(body.get("audio")) or (isinstance(modalities, list) and "audio" in modalities)
@@ -191,6 +197,7 @@ Condition = Callable[[Mapping[str, Any]], bool]
 # What a request that asks for search must not hold: the field, when it is at fault, and what to do.
 _NOT_WITH_SEARCH: tuple[tuple[str, Condition, str], ...] = (
     ("n", _wants_several, "Web search gives one answer: leave out `n` or set it to 1."),
+    ("logprobs", _wants_logprobs, "Web search gives no `logprobs`, as its answers are changed: leave them out."),
     (
         "functions",
         lambda body: bool(body.get("functions")),
@@ -201,7 +208,7 @@ _NOT_WITH_SEARCH: tuple[tuple[str, Condition, str], ...] = (
 # Why `auto` leaves a request alone.
 _STEPS_ASIDE: tuple[tuple[str, Condition], ...] = (
     ("n", _wants_several),
-    ("logprobs", lambda body: bool(body.get("logprobs"))),
+    ("logprobs", _wants_logprobs),
     ("response_format", is_formatted),
     ("audio", _wants_audio),
     ("tool_choice_required", lambda body: body.get("tool_choice") in ("required", "any")),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast, get_args
 
 from tools.base import ToolSpec
+from tools.options import day_now
 from tools.toolbox import Toolbox
 
 from ..callers.caller import NOBODY, Caller
@@ -118,16 +119,17 @@ class Preparation:
             return Offer(request.body, client_tools=frozenset(client_tools(request.body)))
         known = {**cleaned.known_sources, **request.sources}
         known = {n: source for n, source in known.items() if n not in cleaned.claimed}
-        made = make_offer(request, self.specs(request, caller))
-        return replace(made, highest_number=cleaned.highest_number, known_sources=known)
+        today = day_now()
+        made = make_offer(request, self.specs(request, caller, today))
+        return replace(made, highest_number=cleaned.highest_number, known_sources=known, today=today)
 
     def cleaned(self, request: ChatRequest) -> CleanedHistory:
         return strip_decoration(request.body["messages"], self._footer, request.sources)
 
-    def specs(self, request: ChatRequest, caller: Caller) -> list[ToolSpec]:
+    def specs(self, request: ChatRequest, caller: Caller, today: str | None = None) -> list[ToolSpec]:
         """The tools for it. In an answer that has a format a marker would be wrong: there nobody is told to cite."""
         only, cite = permission_of(caller).providers, not is_formatted(request.body)
-        return self._toolbox.offered(live=request.search.live, only=only, cite=cite)
+        return self._toolbox.offered(live=request.search.live, only=only, cite=cite, today=today)
 
     async def _without_suffix(self, request: ChatRequest, caller: Caller) -> ChatRequest:
         """`:online` is a wish for search, unless the upstream lists that very name. A model that the caller may not use

@@ -17,7 +17,7 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from providers.base import Role, SearchQuery
+from providers.base import Inspectable, Inspection, Role, SearchQuery
 from providers.chain import AllFailed, Owner, ReadChain, SearchChain
 from providers.errors import NoResults, ProviderError, TimedOut
 from providers.gateway import ProviderGateway
@@ -274,7 +274,7 @@ async def _try_provider(
             return await (_search(member, gateway) if role == "search" else _read(member, gateway, page))
         except ProviderError as error:
             fix = remedies.for_provider(member, entry, role, error)
-            raise Trouble(str(error).partition("; ")[0], fix) from None  # what comes after it is advice
+            raise Trouble(str(error), fix) from None
 
     own = getattr(member.provider, "timeout", None)  # a slow provider that is within its own time works
     limit = max(limit, own + 2) if isinstance(own, int | float) else limit
@@ -291,7 +291,16 @@ async def _search(member: NamedProvider, gateway: ProviderGateway) -> str:
         if isinstance(error, NoResults) and (isinstance(member.provider, Owner) or member.type not in SERVICES):
             return f"can be searched; nothing there is about {PROBE_QUERY.text!r}"
         raise error from None
-    return _counted(len(found.results.results), "result")
+    told = await _inspect(member)
+    if told.problem:
+        raise Trouble(told.problem, told.fix.format(name=repr(member.name)))
+    return "; ".join(filter(None, [_counted(len(found.results.results), "result"), told.remark]))
+
+
+async def _inspect(member: NamedProvider) -> Inspection:
+    """What a provider that works can tell of its settings."""
+    told = await member.provider.inspect() if isinstance(member.provider, Inspectable) else None
+    return told if isinstance(told, Inspection) else Inspection()
 
 
 async def _read(member: NamedProvider, gateway: ProviderGateway, page: str) -> str:

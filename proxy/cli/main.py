@@ -135,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
 
     search = add("search", "Run one web_search, as the model would get it.")
     search.add_argument("query")
-    search.add_argument("--provider", metavar="N", help="the provider to ask first")
+    search.add_argument("--provider", metavar="N", help="the provider to ask first, any that is configured")
     search.add_argument("--limit", type=int, metavar="K", help="how many results")
     search.add_argument("--json", action="store_true", help="print JSON")
 

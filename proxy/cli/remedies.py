@@ -55,7 +55,7 @@ _FLAG = re.compile(r"--[a-z][a-z-]+")
 def for_provider(member: NamedProvider, entry: ProviderEntry, role: Role, error: ProviderError) -> str:
     """What its service advises, else the failure itself, else what is usual for such a failure."""
     if isinstance(error, ProxyFailed):
-        return error.fix
+        return error.advice
     service = SERVICES.get(entry.type)
     key = service.variable if service and service.sets == "api_key" else ""
     words = {
@@ -66,7 +66,7 @@ def for_provider(member: NamedProvider, entry: ProviderEntry, role: Role, error:
     }
     return (
         _of_kind(service.advice if service else {}, error).format(**words)
-        or str(error).partition("; ")[2]  # our errors say what happened and, behind a semicolon, sometimes what to do
+        or error.advice
         or _of_kind(_PROVIDER, error).format(**words)
         or _to_reach(member, entry, role, error)
     )

@@ -73,12 +73,15 @@ async def _show(batches: AsyncIterator[list[Event]]) -> int:
 
 async def search(config: Config, given: argparse.Namespace) -> int:
     async with opened(config) as house:
-        if house.search is None:
+        toolbox = house.toolbox_with(given.provider or "")
+        if toolbox.search is None:
             return _none_configured("search")
-        session = house.toolbox.session(SessionOptions(Ledger(), alone=True))
+        session = toolbox.session(SessionOptions(Ledger(), alone=True))
         arguments = {"query": given.query, "provider": given.provider or "", "limit": given.limit}
         answer = await session.search_once(arguments)
         print(json.dumps(search_json(answer), ensure_ascii=False, indent=2) if given.json else session.text(answer))
+        if answer.advice:
+            print(answer.advice, file=sys.stderr)
         return 0 if answer.ok else 1
 
 

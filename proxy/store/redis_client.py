@@ -50,9 +50,25 @@ class Away(Exception):
 
 
 class RedisClient:
-    def __init__(self, address: RedisAddress, *, pause: float, timeout: float, on_back: Callable[[], None]) -> None:
-        self._redis = _connections(address, timeout, timeout)
-        self._patient_redis = _connections(address, timeout, None)  # that library's timeout is for answers of any size
+    def __init__(
+        self,
+        address: RedisAddress,
+        *,
+        pause: float,
+        timeout: float,
+        on_back: Callable[[], None],
+        on_connected: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_connected` is called for each new connection: a Redis that was started anew has none of the old ones."""
+
+        async def connected(connection: Any) -> None:
+            await connection.on_connect()
+            on_connected()
+
+        self._redis = _connections(address, timeout, timeout, connected)
+        self._patient_redis = _connections(
+            address, timeout, None, connected
+        )  # that library's timeout is for answers of any size
         self._pause = pause
         self._deadline = timeout * DEADLINE / TIMEOUT
         self._on_back = on_back
@@ -141,7 +157,7 @@ class RedisClient:
         log.warning("store: Redis is back")
 
 
-def _connections(address: RedisAddress, connect_timeout: float, answer_timeout: float | None) -> Any:
+def _connections(address: RedisAddress, connect_timeout: float, answer_timeout: float | None, connected: Any) -> Any:
     return Redis(
         host=address.host,
         port=address.port,
@@ -152,6 +168,7 @@ def _connections(address: RedisAddress, connect_timeout: float, answer_timeout: 
         protocol=2,  # what every Redis and every Valkey speaks, with no greeting that some refuse
         socket_timeout=answer_timeout,
         socket_connect_timeout=connect_timeout,
+        redis_connect_func=connected,
         retry=Retry(NoBackoff(), 0),  # our own memory answers sooner
     )
 

@@ -1,8 +1,9 @@
 """The store that many processes share: Redis, or Valkey, which speaks the same protocol.
 
 Handed an address; hands on a `Store`, and what the provider cache of many processes needs. While Redis cannot be asked
-everything goes on with this process's own memory, and from time to time one command tries whether it is back. What was
-put into memory meanwhile stays readable. Nothing raises, and no line in the log shows a password.
+everything goes on with this process's own memory, where copies of its own turns are too, and from time to time one
+command tries whether it is back. What was put into memory meanwhile stays readable. Nothing raises, and no line in the
+log shows a password.
 """
 
 from __future__ import annotations
@@ -38,6 +39,11 @@ from .store import (
 SECRET_CHECK = 60.0  # how often is looked whether the secret is still there: Redis may forget it
 
 _SECRET = "gw:1:secret"  # noqa: S105 a name
+# It stands beside a secret that a process has just made up, because Redis held none. Others may have had one before:
+# as long as it stands, who has used another replaces it, and who uses this one looks again each time.
+_NEW_SECRET = "gw:1:secret:new"  # noqa: S105 a name
+COPIED = "turn"  # the kind of which this process keeps copies: an answer that waits for its client's tools must go on
+COPIES_SIZE = 32 << 20  # bytes
 # An expired claim may be somebody else's by now.
 _RELEASE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end"
 # The values, or their sizes where they are large together: then who asks knows how long it may take to carry them.
@@ -66,11 +72,15 @@ _SLICE = 500  # names that one command is about
 class RedisStore:
     def __init__(self, address: RedisAddress, *, pause: float = PAUSE, timeout: float = TIMEOUT) -> None:
         self.address = address
-        self._redis = RedisClient(address, pause=pause, timeout=timeout, on_back=self._back)
+        self._redis = RedisClient(
+            address, pause=pause, timeout=timeout, on_back=self._back, on_connected=self._look_again
+        )
         self._memory = MemoryStore()
+        self._copies = MemoryStore(max_size=COPIES_SIZE)
         self._oversize = LogThrottle()
         self._secret = secrets.token_bytes(SECRET_SIZE)
         self._secret_until = 0.0
+        self._secret_used = False  # has it been that of all for a while?
         self._agreeing = asyncio.Lock()
         self._shared_counters = RedisCounters(self._redis)
         self.counters: Counters = self._shared_counters
@@ -89,9 +99,10 @@ class RedisStore:
     async def get_many(self, kind: str, owner: str, keys: Sequence[str]) -> dict[str, bytes]:
         """One command for all of them, unless they are large."""
         names = [name_of(kind, owner, key) for key in keys]
-        found: Sequence[bytes | None] = [None] * len(names)
-        with suppress(Away):
+        try:
             found = [value for some in _slices(names) for value in await self._values(some)]
+        except Away:
+            found = [self._copies.find(name) for name in names]
         out: dict[str, bytes] = {}
         for key, name, data in zip(keys, names, found, strict=True):
             value = await unpacked(data)
@@ -103,10 +114,11 @@ class RedisStore:
 
     async def has(self, kind: str, owner: str, key: str) -> bool:
         name = name_of(kind, owner, key)
-        with suppress(Away):
-            if await self._redis.ask("EXISTS", name):
-                return True
-        return self._memory.find(name) is not None
+        try:
+            there = bool(await self._redis.ask("EXISTS", name))
+        except Away:
+            there = self._copies.find(name) is not None
+        return there or self._memory.find(name) is not None
 
     async def put(self, kind: str, owner: str, key: str, value: bytes, ttl: float, *, group: str = "") -> bool:
         """A group has a meaning only where this process's memory stands in: Redis evicts by a policy of its own."""
@@ -119,6 +131,8 @@ class RedisStore:
         except Away:
             return self._memory.keep(name, data, ttl, group_of(owner, group))
         self._memory.drop(name)  # else it would come to light again when Redis forgets the new one
+        if kind == COPIED:
+            self._copies.keep(name, data, ttl)
         return True
 
     async def renew(self, owner: str, names: Sequence[tuple[str, str]], ttl: float) -> None:
@@ -126,6 +140,7 @@ class RedisStore:
             return
         renewed = [name_of(kind, owner, key) for kind, key in names]
         self._memory.prolong(renewed, ttl)
+        self._copies.prolong(renewed, ttl)
         with suppress(Away):
             for some in _slices(renewed):
                 await self._redis.ask("EVAL", _RENEW, len(some), *some, _milliseconds(ttl))
@@ -133,10 +148,11 @@ class RedisStore:
     async def delete(self, kind: str, owner: str, key: str) -> bool:
         name = name_of(kind, owner, key)
         there = self._memory.drop(name)
+        copied = self._copies.drop(name)
         try:
             return bool(await self._redis.ask("DEL", name)) or there
         except Away:
-            return there
+            return there or copied
 
     async def add_member(self, kind: str, owner: str, key: str, member: str, ttl: float, *, group: str = "") -> None:
         if ttl <= 0:
@@ -217,22 +233,40 @@ class RedisStore:
         except Away:
             return max(1, len(held))  # Redis may hold some, and nobody may think that there is none
 
-    def _back(self) -> None:
-        """Redis may have lost everything, the secret too."""
+    def _look_again(self) -> None:
+        """Redis may have been started anew, and have lost everything, the secret too."""
         self._secret_until = 0.0
+
+    def _back(self) -> None:
+        self._look_again()
         self._shared_counters.back()
 
     async def _agree(self) -> None:
         try:
-            held = await self._redis.ask("GET", _SECRET)
+            held, new = await self._redis.ask("MGET", _SECRET, _NEW_SECRET)
             if held is None:
-                await self._redis.ask("SET", _SECRET, self._secret, "NX")
-                held = await self._redis.ask("GET", _SECRET)
+                held, new = await self._bring_secret()
+            elif new and self._secret_used and held != self._secret:
+                held, new = await self._replace_secret(), None
         except Away:
             return
         if held is not None and len(held) == SECRET_SIZE:
             self._secret = bytes(held)
-        self._secret_until = time.monotonic() + SECRET_CHECK
+        self._secret_used = self._secret_used or not new
+        self._secret_until = time.monotonic() + (0.0 if new else SECRET_CHECK)
+
+    async def _bring_secret(self) -> tuple[bytes | None, bytes | None]:
+        """Ours, unless another was faster."""
+        if not self._secret_used:
+            await self._redis.ask("SET", _NEW_SECRET, "1", "NX", "PX", _milliseconds(2 * SECRET_CHECK))
+        await self._redis.ask("SET", _SECRET, self._secret, "NX")
+        held, new = await self._redis.ask("MGET", _SECRET, _NEW_SECRET)
+        return held, new
+
+    async def _replace_secret(self) -> bytes:
+        await self._redis.ask("SET", _SECRET, self._secret)
+        await self._redis.ask("DEL", _NEW_SECRET)
+        return self._secret
 
 
 class SharedProviderCache:

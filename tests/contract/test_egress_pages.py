@@ -258,8 +258,8 @@ async def test_a_proxy_that_wants_another_login_is_named_with_its_fix(
     proxy = start(kind, login=LOGIN)
     with pytest.raises(ProxyFailed, match="the proxy for pages does not accept our user and password") as raised:
         await reader(proxy.url("user:not-the-password"), authority).fetch(f"{scheme}://{HOST}/")
-    assert "`network.proxy`" in raised.value.fix
-    assert "not-the-password" not in str(raised.value) + raised.value.fix
+    assert "`network.proxy`" in raised.value.advice
+    assert "not-the-password" not in str(raised.value) + raised.value.advice
 
 
 @pytest.mark.parametrize("kind", KINDS)

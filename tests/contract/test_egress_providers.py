@@ -144,9 +144,9 @@ async def test_a_proxy_that_wants_another_login_is_named_with_its_fix(
     error = await failure_of(service, way(proxy.url(login), authority))
     assert isinstance(error, ProxyFailed)
     assert "does not accept our user and password" in str(error)
-    assert "`network.proxy`" in error.fix
-    assert "user:password@host:port" in error.fix
-    assert "not-the-password" not in str(error) + error.fix
+    assert "`network.proxy`" in error.advice
+    assert "user:password@host:port" in error.advice
+    assert "not-the-password" not in str(error) + error.advice
 
 
 @pytest.mark.parametrize("service", ["searxng", "tavily"])
@@ -168,13 +168,13 @@ async def test_a_proxy_that_refuses_or_is_not_there(
     error = await failure_of(service, egress)
     assert isinstance(error, ProxyFailed)
     assert "does not let this connection through" in str(error)
-    assert "`network.no_proxy`" in error.fix
+    assert "`network.no_proxy`" in error.advice
     address = f"127.0.0.1:{proxy.port}"
     proxy.__exit__()
     error = await failure_of(service, egress)
     assert isinstance(error, ProxyFailed)
     assert "cannot be reached" in str(error)
-    assert address in error.fix
+    assert address in error.advice
     assert address not in str(error), "a model may read it"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import re
 import socket
 import threading
 import time
@@ -167,10 +168,28 @@ async def test_a_page_comes_with_its_type_and_charset_if_it_has_them(server: Pag
     asked = server.requests[0].headers
     assert asked["host"] == f"127.0.0.1:{server.port}"
     assert (asked["accept-encoding"], asked["connection"]) == ("identity, gzip", "close")
-    assert "Groundwire" in asked["user-agent"]
+    assert re.fullmatch(r"Groundwire/[\d.]+ \(.+\)", asked["user-agent"]), "no browser"
+    assert asked["accept"].startswith("text/markdown, text/html;q=0.9, ")
     server.raw("/bare", lambda: [b"HTTP/1.0 200 OK\r\n\r\n", BODY])
     fetched = await reader().fetch(server.url("/bare"))
     assert (fetched.content_type, fetched.charset, fetched.body) == ("", "", BODY)
+
+
+async def test_a_site_that_has_nothing_of_what_we_like_is_asked_for_html(server: PageServer) -> None:
+    answers = iter([b"HTTP/1.1 406 No\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + BODY])
+    server.raw("/", lambda: [next(answers)])
+    fetched = await reader().fetch(server.url("/"))
+    assert (fetched.status, fetched.body) == (200, BODY)
+    first, second = (asked.headers["accept"] for asked in server.requests)
+    assert "text/markdown" in first
+    assert second == "text/html, */*;q=0.5"
+
+
+async def test_a_site_that_refuses_html_too_is_asked_twice(server: PageServer) -> None:
+    server.redirect("/old", "/")
+    server.page("/", BODY, status=406)
+    assert (await reader().fetch(server.url("/old"))).status == 406
+    assert [asked.path for asked in server.requests] == ["/old", "/", "/"]
 
 
 @pytest.mark.parametrize("status", [204, 304, 403, 404, 451, 500])

@@ -12,6 +12,7 @@ import pytest
 
 from providers import registry
 from providers.base import SearchQuery, SearchResults
+from providers.chain import SearchChain
 from providers.cooldown import Cooldown, CoolingDown
 from providers.errors import QuotaExceeded, Unavailable
 from providers.registry import ProviderConfigError, ProviderEntry
@@ -156,6 +157,23 @@ async def test_what_a_service_refuses_is_not_sent(kind: str, query: SearchQuery,
         assert fake.asked[0].params == HOSTED[kind].filters["plain"][1] | sent
 
 
+async def test_exa_gives_its_summary_its_highlights_and_whose_they_are() -> None:
+    row = {
+        "title": "Heat",
+        "url": "https://example.org/heat",
+        "author": "Ada",
+        "score": 0.31,
+        "summary": "All about heat.",
+        "highlights": ["It flows.", "It ends."],
+    }
+    with HOSTED["exa"]() as fake:
+        fake.reply = as_json({"results": [row, {**row, "url": "https://example.org/b", "author": None, "score": None}]})
+        async with provider_of(fake.entry(summary=True)) as named:
+            found = await SearchChain([named]).search(SearchQuery("heat", limit=4))
+    assert [hit.snippet for hit in found.results.results] == ["All about heat. … It flows. … It ends."] * 2
+    assert [(hit.author, hit.score) for hit in found.results.results] == [("Ada", 0.31), (None, None)]
+
+
 @pytest.mark.parametrize("category", ["scholar", "academic"])
 async def test_serper_has_a_place_for_papers(category: str) -> None:
     with HOSTED["serper"]() as fake:
@@ -218,8 +236,9 @@ async def test_jina_without_a_key_says_so_before_it_asks_and_still_reads() -> No
     entry = ProviderEntry(name="fake", type="jina", base_url="https://r.jina.ai/")
     cooldown = Cooldown("fake", CooldownSettings(failures=1))
     async with provider_of(entry) as named:
-        with pytest.raises(Unavailable, match=r"^Jina's search needs a key: set JINA_API_KEY or api_key$") as caught:
+        with pytest.raises(Unavailable, match=r"^Jina's search needs a key$") as caught:
             await search(named, SearchQuery("heat"))
+    assert "JINA_API_KEY" in caught.value.advice
     with pytest.raises(Unavailable), cooldown.watch("search"):
         raise caught.value
     cooldown.check("read")

@@ -19,7 +19,7 @@ from providers.chain import AllFailed, ReadChain
 from providers.errors import Unavailable
 from providers.registry import NamedProvider, ProviderConfigError, ProviderEntry
 from tests.fakes.readers import LINKS, READERS, ROWS, TEXT, URL, bare_reply
-from tests.fakes.service import KEY, Asked, Reply, as_json, provider_of
+from tests.fakes.service import FOR_OPERATORS, KEY, Asked, Reply, as_json, provider_of
 
 FAULTS = [(kind, name) for kind, fake in READERS.items() for name in fake.faults]
 NEEDED_FAULTS = {
@@ -87,6 +87,8 @@ async def test_faults_become_our_errors(kind: str, name: str, caplog: pytest.Log
                 await read(named)
     assert type(caught.value) is fault.error
     assert fault.says in str(caught.value)
+    assert fault.advises in caught.value.advice
+    assert not FOR_OPERATORS.search(str(caught.value)), "a model reads it"
     assert caught.value.retry_after == fault.retry_after
     assert "127.0.0.1" not in str(caught.value)
     assert KEY not in str(caught.value) + caplog.text

@@ -48,6 +48,13 @@ async def store(redis: RedisServer) -> AsyncIterator[RedisStore]:
         yield store
 
 
+async def settled(store: RedisStore) -> bytes:
+    """Its secret, once nobody may replace it any more."""
+    await store.secret()
+    await store._redis.ask("DEL", "gw:1:secret:new")
+    return await store.secret()
+
+
 async def back(store: RedisStore) -> None:
     """Waits until a command has found Redis again."""
     async with asyncio.timeout(10):
@@ -172,6 +179,31 @@ async def test_a_process_that_began_alone_takes_the_secret_of_the_others(store: 
         assert await store.secret() == secret
 
 
+async def test_a_process_that_starts_on_an_emptied_redis_takes_the_secret_of_those_who_run(
+    store: RedisStore, redis: RedisServer
+) -> None:
+    secret = await store.secret()
+    assert await settled(store) == secret
+    redis.kill()
+    redis.start()
+    async with opened(redis.url) as first, opened(redis.url) as second:
+        assert await first.secret() != secret, "nobody could know"
+        assert await second.secret() == await first.secret()
+        await store.get(*TURN)  # over a new connection: Redis may have lost everything
+        assert await store.secret() == secret
+        assert [await other.secret() for other in (first, second)] == [secret] * 2
+
+
+async def test_a_secret_that_held_for_a_while_is_not_replaced(store: RedisStore, redis: RedisServer) -> None:
+    await settled(store)
+    redis.kill()
+    redis.start()
+    async with opened(redis.url) as other:
+        held = await settled(other)
+        await store.get(*TURN)
+        assert await store.secret() == held
+
+
 async def test_a_broken_secret_is_not_taken(store: RedisStore, redis: RedisServer) -> None:
     redis.ask("SET", "gw:1:secret", "short")
     assert len(await store.secret()) == 32
@@ -185,7 +217,8 @@ async def test_killed_in_the_middle_and_started_again(
 ) -> None:
     await store.put("turn", "owner", "before", b"before", 60)
     redis.kill()
-    assert await store.get("turn", "owner", "before") is None
+    assert await store.get("turn", "owner", "before") == b"before", "what it put there itself"
+    assert await store.get("turn", "other", "before") is None
     assert not store.sure
     await store.put(*TURN, b"meanwhile", 60)
     await store.put("turn", "owner", "gone", b"gone", 60)
@@ -206,6 +239,28 @@ async def test_killed_in_the_middle_and_started_again(
         await other.delete(*TURN)
     assert await store.get(*TURN) is None, "what was put again is not in two places"
     assert caplog.messages == [LOST % "cannot be reached", BACK]
+
+
+async def test_own_turns_are_there_while_redis_is_away_and_only_then(store: RedisStore, redis: RedisServer) -> None:
+    names = [("turn", "owner", key) for key in ("kept", "deleted", "elsewhere", "short")]
+    for name in names:
+        await store.put(*name, name[2].encode(), 0.05 if name[2] == "short" else 60)
+    await store.put("response", "owner", "r", b"r", 60)
+    await store.delete(*names[1])
+    async with opened(redis.url) as other:
+        await other.delete(*names[2])
+    assert await store.get(*names[2]) is None, "Redis says so"
+    assert not await store.has(*names[2])
+    await store.renew("owner", [("turn", "kept")], 120)
+    await asyncio.sleep(0.06)
+    redis.kill()
+    found = await store.get_many("turn", "owner", [key for *_, key in names])
+    assert found == {"kept": b"kept", "elsewhere": b"elsewhere"}
+    assert await store.has(*names[0])
+    assert await store.get("response", "owner", "r") is None
+    redis.start()
+    await back(store)
+    assert await store.get(*names[0]) is None, "what Redis lost is lost"
 
 
 async def test_a_redis_that_restarts_while_nobody_asks_is_not_missed(
@@ -237,12 +292,12 @@ async def test_a_redis_that_is_silent_holds_up_one_command_at_a_time(
     async with opened(redis.url, timeout=0.4, pause=0.3) as store:
         await store.put(*TURN, b"v", 60)
         redis.freeze()
-        assert await asyncio.gather(*(store.get(*TURN) for _ in range(100))) == [None] * 100
+        assert await asyncio.gather(*(store.get(*TURN) for _ in range(100))) == [b"v"] * 100
         assert not store.sure
         await asyncio.sleep(0.35)
         probe = asyncio.create_task(store.get(*TURN))
         await asyncio.sleep(0.01)
-        assert [await store.get(*TURN) for _ in range(100)] == [None] * 100
+        assert [await store.get(*TURN) for _ in range(100)] == [b"v"] * 100
         assert not probe.done()
         await probe
         redis.thaw()

@@ -24,7 +24,7 @@ from providers.registry import NamedProvider, ProviderConfigError, ProviderEntry
 from tests.fakes.search import FAKES, HTTP_FAKES, FakeDuckDuckGo, FakeFolder, FakeSearxng
 from tests.fakes.search_engine import HITS, QUERIES, FakeEngine
 from tests.fakes.search_hosted import HOSTED, ROWS
-from tests.fakes.service import KEY, Reply, provider_of, search
+from tests.fakes.service import FOR_OPERATORS, KEY, Reply, provider_of, search
 
 SEARCH_SERVICES = sorted(kind for kind, row in registry.SERVICES.items() if "search" in row.roles)
 FAULTS = [(kind, name) for kind, fake in HTTP_FAKES.items() for name in fake.faults]
@@ -123,6 +123,8 @@ async def test_faults_become_our_errors(kind: str, name: str, caplog: pytest.Log
                 await search(named, SearchQuery("heat"))
     assert type(caught.value) is fault.error
     assert fault.says in str(caught.value)
+    assert fault.advises in caught.value.advice
+    assert not FOR_OPERATORS.search(str(caught.value)), "a model reads it"
     assert caught.value.retry_after == fault.retry_after
     assert "127.0.0.1" not in str(caught.value)
     assert KEY not in str(caught.value) + caplog.text
@@ -159,34 +161,6 @@ async def test_a_compressed_answer_is_read(kind: str) -> None:
 async def searxng(fake: FakeEngine, query: SearchQuery, **options: Any) -> SearchResults:
     async with provider_of(fake.entry(**options)) as named:
         return await search(named, query)
-
-
-async def test_searxng_asks_for_more_pages_until_it_has_enough() -> None:
-    with FakeSearxng() as fake:
-        fake.pages = {"1": fake.page(HITS[:2]), "2": fake.page(HITS[1:3]), "3": fake.page(HITS[3:])}
-        found = await searxng(fake, SearchQuery("heat", limit=3))
-        assert [hit.url for hit in found.results] == [hit.url for hit in HITS[:3]]
-        assert [asked.params.get("pageno") for asked in fake.asked] == [None, "2"]
-
-
-async def test_searxng_keeps_the_first_page_when_the_second_fails() -> None:
-    with FakeSearxng() as fake:
-        fake.pages = {"1": fake.page(HITS[:2]), "2": Reply(500, b"oops")}
-        found = await searxng(fake, SearchQuery("heat", limit=9))
-        assert len(found.results) == 2
-
-
-async def test_searxng_keeps_the_first_page_when_the_second_is_slow() -> None:
-    with FakeSearxng() as fake:
-        fake.pages = {"1": fake.page(HITS[:2]), "2": Reply(wait=20)}
-        found = await searxng(fake, SearchQuery("heat", limit=9), timeout=0.7)
-        assert len(found.results) == 2
-
-
-async def test_searxng_stops_when_pages_repeat() -> None:
-    with FakeSearxng() as fake:
-        await searxng(fake, SearchQuery("heat", limit=9))
-        assert len(fake.asked) == 2
 
 
 @pytest.mark.parametrize("answer", [["42"], [{"answer": "42", "url": None}], ["", {"answer": "42"}, {"odd": 1}, 7]])

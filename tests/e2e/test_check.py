@@ -164,6 +164,30 @@ def test_search_that_is_broken(
     assert fix in finding["fix"]
 
 
+def test_a_searxng_whose_limiter_keeps_us_out(servers: ExitStack, tmp_path: Path) -> None:
+    fake = servers.enter_context(FakeSearxng())
+    fake.reply = Reply(429, b"Too Many Requests")
+    finding = only(check(tmp_path, 1, providers=[entry(fake)]), "search")
+    assert finding["fix"].startswith("turn `server.limiter` off")
+    assert "`pass_ip` in limiter.toml" in finding["fix"]
+
+
+def test_settings_that_a_searxng_would_ignore(servers: ExitStack, tmp_path: Path) -> None:
+    fake = servers.enter_context(FakeSearxng())
+    options = {"engines": ["bravo"], "categories": ["general"]}
+    finding = only(check(tmp_path, 1, providers=[entry(fake, options=options)]), "search")
+    assert finding["detail"] == "SearXNG knows no engine bravo, and ignores that"
+    assert finding["fix"] == "correct `options.engines` of provider 'web'; did you mean brave?"
+
+
+def test_engines_that_a_searxng_is_refused_by(servers: ExitStack, tmp_path: Path) -> None:
+    fake = servers.enter_context(FakeSearxng())
+    answer = {"results": [{"url": "https://example.org/"}], "unresponsive_engines": [["google", "Suspended: CAPTCHA"]]}
+    fake.reply = as_json(answer)
+    finding = only(check(tmp_path, providers=[entry(fake)]), "search")
+    assert finding["detail"] == "1 result; engines that did not answer: google (Suspended: CAPTCHA)"
+
+
 def test_a_provider_that_is_not_there(tmp_path: Path) -> None:
     providers = [{"name": "searx", "type": "searxng", "base_url": gone()["base_url"]}]
     finding = only(check(tmp_path, 1, providers=providers), "search")

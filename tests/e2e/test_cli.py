@@ -16,6 +16,8 @@ import yaml
 from tests.e2e.conftest import SITE
 from tests.fakes.groundwire import SCRIPT, config_file, environment, gone, groundwire
 from tests.fakes.model import ModelServer, text
+from tests.fakes.search import FakeSearxng
+from tests.fakes.service import Reply
 
 SEARCH_KEYS = ["query", "provider", "results", "message"]
 RESULT_KEYS = ["n", "title", "url", "snippet", "date"]
@@ -71,6 +73,27 @@ def test_arguments_of_a_search(folder: Path) -> None:
     assert empty["message"] == "query is missing or empty."
     unknown = json.loads(groundwire(folder, "search", "sky", "--json", "--provider", "nobody", code=1).stdout)
     assert "valid names: library" in unknown["message"]
+
+
+def test_a_search_with_any_provider_that_is_configured(tmp_path: Path, library: Path) -> None:
+    used = embedded(library)
+    (provider,) = used["providers"]
+    unused = {**provider, "name": "other"}
+    reader = {"name": "reader", "type": "direct"}
+    config_file(tmp_path, {**used, "providers": [provider, unused, reader], "tools": {"search": ["library"]}})
+    found = json.loads(groundwire(tmp_path, "search", "sky", "--json", "--provider", "other").stdout)
+    assert found["provider"] == "other"
+    refused = json.loads(groundwire(tmp_path, "search", "sky", "--json", "--provider", "reader", code=1).stdout)
+    assert "valid names: library" in refused["message"]
+
+
+def test_advice_is_for_the_operator_and_no_part_of_the_result(tmp_path: Path) -> None:
+    with FakeSearxng() as engine:
+        engine.reply = Reply(403, b"no")
+        config_file(tmp_path, {"providers": [{"name": "web", "type": "searxng", "base_url": engine.url}]})
+        shown = groundwire(tmp_path, "search", "sky", code=1)
+    assert "settings.yml" not in shown.stdout
+    assert "settings.yml" in shown.stderr
 
 
 def test_open_as_json(folder: Path) -> None:

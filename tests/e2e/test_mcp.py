@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -97,7 +98,8 @@ async def test_the_tools_are_described_as_models_know_them(server: Groundwire, a
     async with connected(server, age) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
     assert list(tools) == ["web_search", "open_page"]
-    assert tools["web_search"].description == prompts.WEB_SEARCH_UNCITED
+    described = re.sub(r"Today is \d{4}-\d\d-\d\d\.", "Today is {today}.", tools["web_search"].description)
+    assert described == prompts.WEB_SEARCH_UNCITED.replace("{then}", prompts.OPEN_FOR_DETAILS)
     assert tools["open_page"].description == prompts.OPEN_PAGE_UNCITED
     assert tools["web_search"].input_schema["required"] == ["query"]
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from providers.base import SearchQuery, SearchResult
-from providers.errors import AuthFailed, NoResults, TimedOut, Unavailable
+from providers.errors import AuthFailed, NoResults, RateLimited, TimedOut, Unavailable
 from providers.registry import ProviderEntry
 from tests.fakes.search_engine import HITS, FakeEngine
 from tests.fakes.search_hosted import HOSTED
@@ -30,9 +30,10 @@ class FakeSearxng(FakeEngine):
             Unavailable,
             "google",
         ),
-        "401": Fault(Reply(401, JSON_ERROR), AuthFailed, "api_key, or username and password"),
-        "403": Fault(Reply(403, HTML_ERROR), AuthFailed, "add `json` under `search: formats:`"),
-        "wrong content": Fault(Reply(body=HTML_ERROR), Unavailable, "JSON format is off"),
+        "401": Fault(Reply(401, JSON_ERROR), AuthFailed, "who asks", advises="api_key, or username and password"),
+        "403": Fault(Reply(403, HTML_ERROR), AuthFailed, "JSON format", advises="add `json` under `search: formats:`"),
+        "wrong content": Fault(Reply(body=HTML_ERROR), Unavailable, "JSON format is off", advises="add `json`"),
+        "429": Fault(Reply(429, b"Too Many Requests"), RateLimited, "limiter", advises="`pass_ip` in limiter.toml"),
     })  # fmt: skip
     filters: ClassVar = {
         "plain": (SearchQuery("heat"), {"q": "heat"}),
@@ -48,10 +49,21 @@ class FakeSearxng(FakeEngine):
         "category": (SearchQuery("heat", category="news"), {"q": "heat", "categories": "news"}),
     }
 
+    config = as_json({
+        "categories": ["general", "it", "news"],
+        "engines": [{"name": "duckduckgo", "enabled": True}, {"name": "brave", "enabled": False}],
+    })  # fmt: skip
+
+    def reply_to(self, asked: Asked) -> Reply:
+        return self.config if asked.path == "/config" else super().reply_to(asked)
+
     def check(self, asked: Asked) -> None:
-        assert (asked.method, asked.path) == ("GET", "/search")
-        assert asked.params["format"] == "json"
+        assert asked.method == "GET"
         assert asked.headers["accept"] == "application/json"
+        if asked.path == "/config":
+            return
+        assert asked.path == "/search"
+        assert asked.params["format"] == "json"
         known = {"q", "format", "time_range", "language", "categories", "engines", "pageno"}
         assert asked.params.keys() <= known, asked.params
 

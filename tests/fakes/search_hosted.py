@@ -65,8 +65,9 @@ TAVILY = Row(
         "keyless limit": Fault(
             as_json({"error": {"code": "limit", "message": "m", "retry_after_seconds": 60}}, 429),
             RateLimited,
-            "set api_key",
+            "without a key",
             retry_after=60.0,
+            advises="set its api_key",
         ),
     },
 )

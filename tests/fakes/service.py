@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -22,6 +23,7 @@ from providers.errors import AuthFailed, BadRequest, ProviderError, QuotaExceede
 from providers.registry import NamedProvider, ProviderEntry
 
 KEY = "sk-canary-0123456789"
+FOR_OPERATORS = re.compile(r"`|base_url|api_key|settings\.yml|config|\bset ")  # advice that no model can follow
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Fault:
     error: type[ProviderError]
     says: str = ""
     retry_after: float | None = None
+    advises: str = ""
 
 
 HTML_ERROR = b"<!doctype html><html><body><h1>Something went wrong</h1></body></html>"
@@ -71,7 +74,7 @@ def usual_faults(own: Mapping[str, Fault]) -> dict[str, Fault]:
         "401": Fault(Reply(401, JSON_ERROR), AuthFailed),
         "401 HTML": Fault(Reply(401, HTML_ERROR), AuthFailed),
         "403": Fault(Reply(403, JSON_ERROR), AuthFailed),
-        "404": Fault(Reply(404, HTML_ERROR), Unavailable, "check its base_url"),
+        "404": Fault(Reply(404, HTML_ERROR), Unavailable, "answered with status", advises="check its base_url"),
         "quota": Fault(Reply(402, JSON_ERROR), QuotaExceeded, "used up"),
         "429": Fault(Reply(429, b"Too many requests"), RateLimited, "rate-limiting"),
         "429 with Retry-After": Fault(
@@ -84,7 +87,12 @@ def usual_faults(own: Mapping[str, Fault]) -> dict[str, Fault]:
         "500 HTML": Fault(Reply(500, HTML_ERROR), Unavailable, "500"),
         "503": Fault(Reply(503, b"", headers={"Retry-After": "5"}), Unavailable, "503", retry_after=5.0),
         "504": Fault(Reply(504, HTML_ERROR), TimedOut, "504"),
-        "redirect": Fault(Reply(302, headers={"Location": "/elsewhere"}), Unavailable, "check its base_url"),
+        "redirect": Fault(
+            Reply(302, headers={"Location": "/elsewhere"}),
+            Unavailable,
+            "answered with status",
+            advises="check its base_url",
+        ),
         "truncated": Fault(Reply(body=b'{"results": [{"url": "https://exa'), Unavailable, "JSON"),
         "wrong content": Fault(Reply(body=HTML_ERROR), Unavailable, "JSON"),
         "a list": Fault(Reply(body=b"[]", content_type="application/json"), Unavailable, "JSON"),

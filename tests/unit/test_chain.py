@@ -150,7 +150,8 @@ async def test_private_does_not_fall_over_to_public() -> None:
     found = await SearchChain([private, public, second]).search(QUERY)
     assert found.provider == "p2"
     assert [failure.provider for failure in found.failures] == ["p", "w"]
-    assert "public_fallback" in found.failures[1].reason
+    assert "a private provider came first" in found.failures[1].reason
+    assert "`tools.public_fallback`" in found.failures[1].advice
     assert not asked(public)
 
 
@@ -187,7 +188,7 @@ async def test_a_reader_that_dials_the_page_itself_is_no_public_provider() -> No
     )
     assert (await ReadChain([private, dialling]).read("https://example.org/")).provider == "direct"
     searcher = NamedProvider("scraper", "plugin", Dialling([HIT]))  # it dials an engine then, and tells it the query
-    with pytest.raises(AllFailed, match="public_fallback"):
+    with pytest.raises(AllFailed, match="a private provider came first"):
         await SearchChain([member("p", [], private=True), searcher]).search(QUERY)
 
 

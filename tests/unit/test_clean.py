@@ -79,6 +79,8 @@ def test_one_line_is_one_line(text: str, max_length: int) -> None:
         ("日本語。مرحبا ñ", "日本語。مرحبا ñ"),
         ("a\n\n\n\n\nb", "a\n\nb"),
         ("a" + " " * 500 + "b", "a b"),
+        ("f(a,\n" + " " * 60 + "b)", "f(a,\n" + " " * 60 + "b)"),
+        ("a\n" + " " * 500 + "b", "a\n b"),
         ("    code stays indented\n\tand tabbed", "code stays indented\n\tand tabbed"),
         ("x  \ny", "x\ny"),
     ],

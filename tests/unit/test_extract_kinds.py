@@ -6,6 +6,9 @@ import pytest
 
 from providers.errors import Unavailable
 from providers.web.extract import Extracted, extract
+from tools.clean import clean
+from tools.pages import without_comments
+from tools.render import escape
 
 URL = "https://harbour.example/letters/mill.html"
 PROSE = "The ferry crosses the sound four times a day, and nobody on the island owns a clock that is trusted more."
@@ -134,6 +137,51 @@ class TestKinds:
             found = extract(text.encode(), content_type, "", URL)
             assert found == Extracted("The ferry", text, None, ("https://ferry.example/fares",))
 
+    @pytest.mark.parametrize(
+        ("text", "content_type", "url"),
+        [
+            ("def one():\n    return [1]\n\n\nprint(one()[0])", "text/plain", URL),
+            ("return [1]", "text/plain", URL),
+            ("const a = [1];\nfunction f(x) {\n  return x[0];\n}", "text/plain", URL),
+            ("rows = [1]\n# a note on it\nmore = [2, 3]", "text/plain", URL),
+            ("values:\n  - [1]\n  - [2]", "text/plain", "https://e.org/a.yaml?raw=1"),
+            ("a <!-- b --> [1]", "text/x-python", URL),
+            ("a;b\n1;[1]", "text/csv", URL),
+        ],
+    )
+    def test_programs_stand_in_a_block(self, text: str, content_type: str, url: str) -> None:
+        assert extract(text.encode(), content_type, "", url).text == f"```\n{text}\n```"
+
+    def test_nothing_in_a_program_is_changed_on_its_way_to_the_model(self) -> None:
+        text = "def one():\n    return [1]  # <!-- [2] -->\n" + " " * 40 + "deep = [3]"
+        page = extract(text.encode(), "text/plain", "", URL).text
+        assert escape(without_comments(clean(page, 10_000))) == f"```\n{text}\n```"
+
+    def test_the_fence_of_a_program_stands_nowhere_in_it(self) -> None:
+        text = "x = [1]\n```\n````\ny = [2]"
+        assert extract(text.encode(), "text/plain", "", "https://e.org/a.py").text == f"`````\n{text}\n`````"
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "As was shown before [1], the keeper; he wrote:\nreturn to it\nfrom the sea and import tax.\nSee [2].",
+            "Dear all,\n\nthe next meeting (on Monday) is off; sorry.\nIf you must know: rain.\n\nYours,\nAda",
+            "1. Introduction\n\n   This memo [1] defines a protocol.\n   It is short.\n\n2. Terms\n\n   MUST, MAY.",
+            "Read this:\n\n```py\nx = [1]\n```\n\nand that [1].",
+        ],
+    )
+    def test_prose_stays_prose(self, text: str) -> None:
+        assert extract(text.encode(), "text/plain", "", URL).text == text
+
+    def test_markdown_that_a_server_sends(self) -> None:
+        text = '---\ntitle: "The ferry"\n---\n# Fares\n\n[one](/fares/one) [two](two.md#x) ![p](<p.png>) [a](#a) [b](https://b.org/)'
+        found = extract(text.encode(), "text/markdown", "", "https://e.org/docs/ferry")
+        assert found.title == "The ferry"
+        assert "[one](https://e.org/fares/one) [two](https://e.org/docs/two.md#x)" in found.text
+        assert "![p](<https://e.org/docs/p.png>) [a](#a) [b](https://b.org/)" in found.text
+        assert found.links[:2] == ("https://e.org/fares/one", "https://e.org/docs/two.md#x")
+        assert extract(b"# Fares\n\ntext", "text/markdown", "", URL).title == "Fares"
+
     def test_json_and_xml_are_fenced(self) -> None:
         assert extract(b'{"a": [1]}', "application/json", "", URL).text == '```json\n{"a": [1]}\n```'
         assert extract(b"<?xml version='1.0'?><a/>", "application/rss+xml", "", URL).text.startswith("```xml\n<?xml")
@@ -160,9 +208,10 @@ class TestPdf:
         assert extract(make_pdf(["First page of it"]), "text/html", "", URL).title == "First page of it"
 
     def test_no_more_than_two_hundred_pages(self) -> None:
-        assert extract(make_pdf(["page"] * 203), "application/pdf", "", URL).text.endswith(
-            "[3 more pages were not read.]"
-        )
+        found = extract(make_pdf(["page"] * 203), "application/pdf", "", URL)
+        assert found.text.startswith("[Cut short: these are the first 200 of 203 pages.]\n\npage\n\n")
+        assert found.title == "page"
+        assert "Cut short" not in extract(make_pdf(["page"] * 3), "application/pdf", "", URL).text
 
     @pytest.mark.parametrize(
         ("body", "message"),

@@ -126,7 +126,7 @@ def test_who_says_that_it_has_no_tools_gets_none() -> None:
     assert decide(bare, "auto", "on", True).header == "offered; reason=header"
 
 
-@pytest.mark.parametrize(("field", "value"), [("n", 2), ("functions", [{"name": "f"}])])
+@pytest.mark.parametrize(("field", "value"), [("n", 2), ("logprobs", True), ("functions", [{"name": "f"}])])
 def test_what_cannot_be_searched_is_refused_when_asked(field: str, value: object) -> None:
     with pytest.raises(RequestError) as caught:
         decide(request(**{"web_search_options": {}, field: value}), "auto", "", True)

@@ -167,6 +167,20 @@ async def test_a_redirect_is_one_page() -> None:
     assert [first.sources[0].n, again.sources[0].n] == [1, 1]
 
 
+async def test_a_page_of_which_more_was_there_says_so() -> None:
+    class Half:
+        async def read(self, url: str) -> Page:
+            return Page(url, "Log", "[Cut short: these are the first 200 of 300 pages.]\n\nPage 0 of the log.")
+
+    toolbox = Toolbox(None, ReadChain([NamedProvider("half", "test", Half())]), ToolPolicy())
+    session = toolbox.session(SessionOptions(Ledger(), alone=True))
+    (part,) = await session.open_once({"url": "https://e.org/log.pdf"})
+    assert part.truncated
+    assert part.next_start is None, "there is nothing to read on"
+    assert "truncated: true\n" in session.text([part])
+    assert "[Cut short: these are the first 200 of 300 pages.]" in session.text([part])
+
+
 async def test_parts_asked_for_together_read_the_page_once() -> None:
     bench = Bench()
     session = bench.session(seen_texts=["https://e.org/p"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -85,6 +86,9 @@ def test_json_comes_from_the_same_values() -> None:
         ],
         "message": "",
     }
+    told = replace(SOURCES[1], author="Ada", score=0.5)
+    (result,) = search_json(SearchAnswer("q", "brave", sources=(told,)))["results"]
+    assert list(result.items())[-2:] == [("author", "Ada"), ("score", 0.5)]
     assert open_json(PagePart("https://e.org/a", "T", "text", 9, truncated=True, source=SOURCES[0])) == {
         "url": "https://e.org/a",
         "title": "T",

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from providers.base import SearchQuery, SearchResult
+from providers.base import SearchQuery, SearchResult, SearchResults
 from providers.chain import SearchChain
 from providers.errors import TimedOut
 from providers.registry import NamedProvider
-from tests.fakes.toolbox import Bench, one, open_page, search
+from tests.fakes.toolbox import Bench, Engine, one, open_page, search
+from tools import prompts
 from tools.base import BadArguments, ToolCall, decode_arguments
 from tools.ledger import Ledger
 from tools.options import SessionOptions, ToolPolicy
@@ -378,6 +379,50 @@ def test_specs_are_constant_and_say_how_to_cite() -> None:
     assert all(spec.parameters["additionalProperties"] is False for spec in full)
     for words in ("[3]", "only numbers you were given", "forbids citations"):
         assert words in basic[0].description
+
+
+def test_the_description_says_the_day_and_what_to_do_with_it() -> None:
+    search, page = Bench().toolbox.offered(live=True, today="2026-11-16")
+    assert "Today is 2026-11-16. Write 2 to 6 keywords." in search.description
+    assert "not for greetings, rewriting or arithmetic" in search.description
+    assert "open the page before you give details" in search.description
+    assert search == Bench().toolbox.offered(live=True, today="2026-11-16")[0]
+    assert page.description == prompts.OPEN_PAGE
+    assert "(d), week (w)" in search.parameters["properties"]["time_range"]["description"]
+    (alone,) = Bench().toolbox.offered(live=False, cite=False)
+    assert "open the page" not in alone.description, "it cannot"
+    assert "{" not in alone.description
+    assert re.search(r"Today is \d{4}-\d\d-\d\d\.", alone.description)
+
+
+def test_the_providers_that_may_be_named_are_listed() -> None:
+    toolbox = Bench(ToolPolicy(parameters="full"), Engine()).toolbox
+    for only, names in ((None, ["engine0", "engine1"]), (["engine1"], ["engine1"])):
+        search = toolbox.offered(live=True, only=only)[0]
+        assert search.parameters["properties"]["provider"]["enum"] == names
+
+
+async def test_one_day_for_all_of_a_request() -> None:
+    session = Bench().session(today="2026-02-03")
+    assert (await one(session, search({"query": "tea"}))).text.startswith("Today is 2026-02-03. ")
+
+
+@pytest.mark.parametrize("said", ["week", "w", "Week", "WEEK"])
+async def test_time_ranges_in_words(said: str) -> None:
+    bench = Bench()
+    await one(bench.session(), search({"query": "tea", "time_range": said}))
+    assert bench.engine.asked[-1].time_range == "w"
+
+
+async def test_author_score_and_note_are_kept() -> None:
+    class Telling:
+        async def search(self, query: SearchQuery) -> SearchResults:
+            hit = SearchResult("T", "https://e.org/", "s", author="A\nda [1]", score=0.25)
+            return SearchResults((hit,), note="found [2] in the attic")
+
+    found = await Bench(None, Telling()).session().search_once({"query": "tea"})
+    assert (found.sources[0].author, found.sources[0].score) == ("A da (1)", 0.25)
+    assert found.message == "engine0: found (2) in the attic."
 
 
 async def test_search_once_and_open_once_give_values() -> None:
