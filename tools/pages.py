@@ -5,7 +5,7 @@ request, and of that the part which was asked for, of bounded length. Pure.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from providers.chain import Opened
 from providers.text.cuts import cut
@@ -60,26 +60,33 @@ def without_comments(text: str) -> str:
 
 def part_of(page: ReadPage, start: int, query: str, max_length: int) -> PagePart:
     """What the model asked to read of a page: the passages for `query`, or the text from `start` on."""
-    note, next_start = page.message, None
-    if start >= len(page.text):
+    left = len(page.text) - start
+    if left <= 0:
         return PagePart(page.address.url, error=prompts.BEYOND_END.format(start=start, length=len(page.text)))
-    short = len(page.text) - start <= min(max_length, SHORT_PAGE)  # nothing is won by picking from it
-    content = best_passages(page.text[start:], query, max_length) if query and not short else ""
-    truncated = bool(content) and len(content) < len(page.text) - start
-    if query and not content and not short:
-        note = f"{note} {prompts.NO_PASSAGE.format(start=start)}".strip()
+    if not query or left <= min(max_length, SHORT_PAGE):  # nothing is won by picking from it
+        return _read_on(page, start, max_length)
+    content = best_passages(page.text[start:], query, max_length)
     if not content:
-        end = cut(page.text, start, max_length)
-        content, truncated = page.text[start:end].strip("\n"), end < len(page.text)
-        next_start = end if truncated else None
+        part = _read_on(page, start, max_length)
+        return replace(part, message=f"{page.message} {prompts.NO_PASSAGE.format(start=start)}".strip())
+    left_out = content != page.text.strip()
+    return replace(_described(page), content=content, truncated=left_out, query=query if left_out else "")
+
+
+def _read_on(page: ReadPage, start: int, max_length: int) -> PagePart:
+    end = cut(page.text, start, max_length)
+    goes_on = end < len(page.text)
+    content = page.text[start:end].strip("\n")
+    return replace(_described(page), content=content, truncated=goes_on, next_start=end if goes_on else None)
+
+
+def _described(page: ReadPage) -> PagePart:
+    """All that is said of a page besides its content."""
     return PagePart(
         url=page.address.url,
         title=page.title,
-        content=content,
         original_length=len(page.text),
-        truncated=truncated,
-        next_start=next_start,
         date=page.date,
         provider=page.provider,
-        message=note,
+        message=page.message,
     )

@@ -11,7 +11,6 @@ from providers.base import Page
 from providers.chain import ReadChain
 from providers.registry import NamedProvider
 from providers.text.cuts import cut
-from providers.text.passages import best_passages
 from tests.fakes.toolbox import Bench, one, open_page, search
 from tools.base import ToolResult
 from tools.ledger import Ledger
@@ -246,9 +245,3 @@ def test_parts_make_up_the_whole(text: str) -> None:
         pieces.append(text[start:end])
         start = end
     assert "".join(pieces) == text
-
-
-def test_passages_keep_the_order_of_the_page() -> None:
-    text = "Tea is green.\n\nNothing here.\n\nGreen tea and more green tea.\n\nThe end."
-    assert best_passages(text, "green tea", 200) == "Tea is green.\n\n[…]\n\nGreen tea and more green tea.\n\n[…]"
-    assert best_passages(text, "zebra", 200) == ""
