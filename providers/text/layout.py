@@ -28,6 +28,8 @@ _UNDERLINED = re.compile(r"[^\n]+\n {0,3}(?:=+|--+)")
 # What may end a sentence. One character class in front keeps the search fast; `_ends_sentence` says whether it does.
 _STOP = re.compile(r"[.!?\n؟।॥။។。！？][\"'”’»)\]」』）]*\s*")
 _SHORTENED = re.compile(r"(?:^|[^\w])[A-Z][a-z]?$")  # "J." and "Dr." end none
+_ITEM = re.compile(r"[^\S\n]*(?:[-*+•]|\d{1,3}[.)])[^\S\n]")
+_ITEM_BELOW = re.compile(rf"\n\s*?\n{_ITEM.pattern}")
 _PAUSE = re.compile(r"[,;:，、；：]\s*|\s+")
 
 
@@ -66,8 +68,13 @@ def lay_out(text: str, longest: int) -> Layout:
             layout.starts.append(piece.start)
             layout.ends.append(piece.end)
             layout.groups.append(group)
-        goes_on = heads or text[end - 1] in ":："
+        goes_on = heads or text[end - 1] in ":：" or _goes_on_below(text, end)
     return layout
+
+
+def _goes_on_below(text: str, end: int) -> bool:
+    """Does what ends here go on below an empty line, as a list whose items stand apart?"""
+    return _ITEM_BELOW.match(text, end) is not None and _ITEM.match(text, text.rfind("\n", 0, end) + 1) is not None
 
 
 def _pieces(text: str, block: Span, longest: int, *, is_code: bool) -> Iterator[Span]:

@@ -12,7 +12,7 @@ import math
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, nsmallest
 from typing import NamedTuple
 
 from .layout import Span, lay_out
@@ -24,19 +24,22 @@ WHOLE_ENOUGH = 150  # a passage of this length does not go on into the next para
 SHORTEST_PASSAGE = 60
 WORTHLESS = 0.2  # a passage that speaks less of the query than this part of what the best one does is left out
 MOST_MISSES = 50  # windows that gave nothing more before it is enough
-LENGTH_COUNTS = 0.3
+LENGTH_COUNTS = 0.3  # BM25's b: how much a long window must say to be as good as a short one
+BESIDE = 0.8  # what stands beside a passage that was taken counts this part of what its window did
 _MARK = len(GAP) + 2 * len("\n\n")  # what a passage costs besides itself
 _SATURATION = 1.2  # BM25's k1: how soon a word that is said again tells nothing new
 _TOLD = [count * (_SATURATION + 1) / (count + _SATURATION) for count in range(32)]
 
 
 class Window(NamedTuple):
-    """Pieces from `first` to before `last`. The less they speak of the query the greater `lack`, which is below zero:
-    the best window is the smallest, and of equal ones the first in the text."""
+    """Pieces from `first` to before `last`. The less they speak of the query the greater `lack`, which is below zero.
+    The best window is the smallest; of equal ones that which comes to the point at once, then the first in the text."""
 
     lack: float
+    delay: int  # minus the number of things that were found in its first piece
     first: int
     last: int
+    beside: bool = False  # something of it was taken, and this is what is left
 
 
 def best_passages(text: str, query: str, most: int) -> str:
@@ -47,7 +50,7 @@ def best_passages(text: str, query: str, most: int) -> str:
 def best_passage(text: str, query: str, most: int) -> str:
     """One piece of the text, word for word: what speaks most of the query; empty if nothing does."""
     searched = _Searched(text, Query(query), most)
-    best = min(filter(searched.speaks, searched.windows()), default=None)
+    best = next(filter(searched.speaks, nsmallest(MOST_MISSES, searched.windows())), None)
     return searched.shown(best.first, best.last).strip() if best else ""
 
 
@@ -67,7 +70,7 @@ def passage_spans(text: str, query: str, most: int) -> list[Span]:
         if free == (window.first, window.last):
             choice.take(window)
         elif free[0] < free[1]:
-            heappush(windows, searched.window(*free))  # what is left of it must earn its place anew
+            heappush(windows, searched.rest(window, *free))
     return choice.spans()
 
 
@@ -98,8 +101,9 @@ class _Searched:
         return self.text[self.layout.starts[first] : self.layout.ends[last - 1]]
 
     def speaks(self, window: Window) -> bool:
-        """Does it really speak of the query?"""
-        return self.query.is_met(self.folded[self.layout.starts[window.first] : self.layout.ends[window.last - 1]])
+        """Does it really speak of the query, or stand beside what does?"""
+        start, end = self.layout.starts[window.first], self.layout.ends[window.last - 1]
+        return window.beside or self.query.is_met(self.folded[start:end])
 
     def worth(self, piece: int) -> float:
         """How much a piece speaks of the query, by itself."""
@@ -137,13 +141,15 @@ class _Searched:
                 score -= self._worth[term] * _news(counts[term])
                 counts[term] -= 1
 
-    def window(self, first: int, last: int) -> Window:
-        """One that is counted by itself."""
+    def rest(self, window: Window, first: int, last: int) -> Window:
+        """What is left of a window of which something was taken. It may say little itself, but it stands beside what
+        says much."""
         counts = Counter(term for piece in range(first, last) for term in self._held[piece])
-        return self._weighed(sum(self._worth[term] * _told(count) for term, count in counts.items()), first, last)
+        left = self._weighed(sum(self._worth[term] * _told(count) for term, count in counts.items()), first, last)
+        return left._replace(lack=min(left.lack, window.lack * BESIDE), beside=True)
 
     def _weighed(self, score: float, first: int, last: int) -> Window:
-        return Window(-round(score / self._norm(first, last), 6), first, last)
+        return Window(-round(score / self._norm(first, last), 6), -len(self._held[first]), first, last)
 
     def _norm(self, first: int, last: int) -> float:
         """BM25's measure of length, milder: no window is much longer than another."""
@@ -197,7 +203,7 @@ class _Choice:
         if not self._searched.speaks(window):
             self._misses += 1
             return
-        first, last = self._announced(*self._fitting(self._point(window.first, window.last), window.last))
+        first, last = self._announced(*self._fitting(window.first, window.last))
         if first == last or (self._taken and self._length(first, last) < SHORTEST_PASSAGE):
             self._misses += 1
             return
@@ -217,15 +223,6 @@ class _Choice:
     def _follows(self, end: int, start: int) -> bool:
         return not self._searched.text[end:start].strip()
 
-    def _point(self, first: int, last: int) -> int:
-        """Where it comes to the point: short paragraphs before the one that says most go if they say less than half."""
-        worth = {piece: self._searched.worth(piece) for piece in range(first, last)}
-        best = max(worth, key=lambda piece: worth[piece])
-        for piece in range(first, best):
-            if self._layout.groups[piece] == self._layout.groups[best] or worth[piece] * 2 > worth[best]:
-                return piece
-        return best
-
     def _fitting(self, first: int, last: int) -> tuple[int, int]:
         """As much of it as there is room for: at either end the piece goes that says less."""
         while first < last and self._length(first, last) + _MARK > self._room:
@@ -236,14 +233,17 @@ class _Choice:
         return first, last
 
     def _announced(self, first: int, last: int) -> tuple[int, int]:
-        """With what a sentence that ends in a colon announces, as far as there is room for it."""
-        if first == last or not self._searched.shown(last - 1, last).rstrip().endswith((":", "：")):
+        """With all that a sentence which ends in a colon announces, as far as there is room for it."""
+        colon = next((piece for piece in range(last - 1, first - 1, -1) if self._ends_in_colon(piece)), None)
+        if colon is None or not self._belongs(last - 1, colon):
             return first, last
         most = min(self._room - _MARK, self._length(first, last) + self._searched.longest)
-        end = last
-        while self._belongs(end, last - 1) and self._is_free(end) and self._length(first, end + 1) <= most:
-            end += 1
-        return first, end
+        while self._belongs(last, colon) and self._is_free(last) and self._length(first, last + 1) <= most:
+            last += 1
+        return first, last
+
+    def _ends_in_colon(self, piece: int) -> bool:
+        return self._searched.shown(piece, piece + 1).rstrip().endswith((":", "："))
 
     def _belongs(self, piece: int, to: int) -> bool:
         return piece < len(self._layout.starts) and self._layout.groups[piece] == self._layout.groups[to]

@@ -1,5 +1,6 @@
 """Which of several texts speak about a question: BM25, small and self-contained. Handed a question and texts, hands on
-one score per text. Used to pick passages of a long page, and by the demo model to pick what it quotes.
+one score per text. Used to pick the sentence of a source that a claim rests on, and by the demo model to pick what it
+quotes; passages of a long text are `passages.py`'s.
 """
 
 from __future__ import annotations

@@ -66,6 +66,10 @@ async def test_query_returns_the_passages_that_matter() -> None:
     assert "\n\n[…]\n\nParagraph 150 " in content
     assert content.endswith("\n\n[…]")
     assert len(content) <= 400
+    whole = re.search(r"original_length: (\d+)", result.text)
+    assert whole is not None
+    of = f"({len(content)} of {int(whole[1]):,} characters)"
+    assert f'Passages for "topic42 topic150" {of}; read all with start=0\n' in result.text
     nothing = await one(session, open_page({"url": "https://e.org/p", "query": "zebra"}))
     assert "No passage speaks of the query" in nothing.text
     assert "Paragraph 0 " in nothing.text
