@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -101,6 +101,7 @@ def _share(asked: Sequence[Asked], most: int, lay_out: Callable[[str], str] = LA
     return mean(_keeps(one, most, lay_out) for one in asked)
 
 
+@cache
 def _keeps(asked: Asked, most: int, lay_out: Callable[[str], str]) -> bool:
     page = _read(lay_out(asked.text))
     part = part_of(page, 0, asked.question, most)

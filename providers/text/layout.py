@@ -46,28 +46,33 @@ class Layout:
     starts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)
+    sections: list[int] = field(default_factory=list)  # from one heading, or several in a row, to the next
     headings: list[Span] = field(default_factory=list)
 
     def heading_of(self, place: int) -> Span | None:
-        """The nearest heading that stands before a place."""
-        number = bisect_right(self.headings, (place, place)) - 1
+        """The nearest heading before a place, or the one that begins there."""
+        number = bisect_right(self.headings, place, key=lambda heading: heading.start) - 1
         return self.headings[number] if number >= 0 else None
 
 
 def lay_out(text: str, longest: int) -> Layout:
     """`longest`: no piece is longer than this."""
     layout = Layout()
-    group, goes_on = 0, False
+    group = section = 0
+    goes_on = headed = False
     for block in _BLOCK.finditer(text):
         start, end = block.start(), _stripped_end(text, *block.span())
         group += not goes_on
         heads = block["heading"] is not None or _is_underlined(text, start, end)
         if heads and end - start <= LONGEST_HEADING:
             layout.headings.append(Span(start, end))
+        section += heads and not headed
         for piece in _pieces(text, Span(start, end), longest, is_code=block["fence"] is not None):
             layout.starts.append(piece.start)
             layout.ends.append(piece.end)
             layout.groups.append(group)
+            layout.sections.append(section)
+        headed = heads
         goes_on = heads or text[end - 1] in ":：" or _goes_on_below(text, end)
     return layout
 

@@ -161,7 +161,8 @@ class _Searched:
         layout = self.layout
         if last <= first or last == len(layout.starts):
             return last < len(layout.starts)
-        if layout.ends[last] - layout.starts[first] > self.longest:
+        too_long = layout.ends[last] - layout.starts[first] > self.longest
+        if too_long or layout.sections[last] != layout.sections[first]:
             return False
         so_far = layout.ends[last - 1] - layout.starts[first]
         return layout.groups[last] == layout.groups[first] or so_far < WHOLE_ENOUGH

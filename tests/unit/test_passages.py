@@ -165,13 +165,23 @@ def test_the_nearest_heading_comes_with_a_passage() -> None:
     assert "## Harbours" not in shown
 
 
+def test_a_passage_does_not_go_on_under_another_heading() -> None:
+    text = page(
+        "## Lamps\n\nOil was burned.\n\n## Towers\n\n### Genoa\n\nIt is 77 metres tall.\n\n## Oil\n\nIt was dear."
+    )
+    assert "## Towers\n\n### Genoa\n\nIt is 77 metres tall." in best_passage(text, "towers Genoa oil", 700)
+    assert "Oil was burned" not in best_passage(text, "towers Genoa oil", 700)
+    assert "It was dear" not in best_passage(text, "towers Genoa oil", 700)
+
+
 def test_an_underlined_heading_is_one() -> None:
     text = page("Lighthouses of Italy\n--------------------", *filler(3), "The tower of Genoa is 77 metres tall.")
     assert f"Lighthouses of Italy\n--------------------\n\n{GAP}" in best_passages(text, "tower of Genoa", 900)
 
 
 def test_a_heading_right_above_stands_together_with_its_text() -> None:
-    text = page("## Towers\n\nThe one in Genoa is 77 metres tall.")
+    text = page("## Lamps", "## Towers\n\nThe one in Genoa is 77 metres tall.")
+    assert "## Lamps" not in best_passages(text, "tall Genoa towers", 400)
     assert "## Towers\n\nThe one in Genoa is 77 metres tall." in best_passages(text, "tall Genoa", 400)
 
 
