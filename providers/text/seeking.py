@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from .folding import folded
-from .words import WORD, is_unspaced, pieces
+from .words import COMMON, WORD, is_syllabic, is_unspaced, pieces
 
 LONGEST_QUERY = 600  # characters; of a longer one only the beginning is looked for
 _WHOLE_WORD = 0.5  # the weight of a word as it is written, beside its pieces, which weigh 1 or less each
@@ -25,8 +25,9 @@ class Query:
         self._whole: dict[str, float] = {}  # what must not go on into another word
         query = self.fold(self._text)
         found = list(WORD.finditer(query))
-        self._words = list(dict.fromkeys(word[0] for word in found))
-        for word in self._words:
+        words = list(dict.fromkeys(word[0] for word in found))
+        self._telling = [word for word in words if _tells(word)] or words
+        for word in words:
             self._seek(word)
         for one, other in pairwise(found):
             if query[one.end() : other.start()] == " ":
@@ -47,24 +48,42 @@ class Query:
                 yield weight, found
 
     def is_met(self, text: str) -> bool:
-        """Does a folded text hold one of the words, or at least half of its pieces? A single piece may be chance."""
-        return any(self._holds(text, word) for word in self._words)
+        """Does a folded text hold one of the words that tell something, by its beginning or by half of its pieces? A
+        single piece may be chance."""
+        return any(_holds(text, word) for word in self._telling)
 
     def _seek(self, word: str) -> None:
         parts = pieces(word)
-        if is_unspaced(word):
+        if _stands_anywhere(word):
             self._parts.update((part, 1.0) for part in parts)
-        elif parts == [word] or (len(word) < 5 and len(parts) < 2):
+        elif len(parts) == 1:
             self._whole[word] = 1 + _WHOLE_WORD
         else:
             self._whole[word] = _WHOLE_WORD
             for part in parts:
                 self._parts[part] = max(self._parts.get(part, 0.0), len(parts) ** -_SHARED)
 
-    def _holds(self, text: str, word: str) -> bool:
-        parts = pieces(word)
-        held = sum(part in text for part in parts)
-        return held > 0 if is_unspaced(word) else held * 2 >= len(parts)
+
+def _stands_anywhere(word: str) -> bool:
+    """Has it no end that could be seen: no blanks part it from the next, or particles hang on it, as in Korean?"""
+    return is_unspaced(word) or is_syllabic(word)
+
+
+def _tells(word: str) -> bool:
+    """Words of one or two letters mostly hold a sentence together, whatever the language."""
+    if _stands_anywhere(word) or word.isdigit():
+        return True
+    return word not in COMMON and len(word) > 2
+
+
+def _holds(text: str, word: str) -> bool:
+    parts = pieces(word)
+    if _stands_anywhere(word):
+        return any(part in text for part in parts)
+    if len(parts) == 1:
+        return bool(_places_alone(text, word, len(text)))
+    stem = word[: max(5, len(word) * 3 // 5)]
+    return stem in text or 2 * sum(part in text for part in parts) >= len(parts)
 
 
 def _places(text: str, part: str, most: int) -> list[int]:

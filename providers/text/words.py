@@ -53,8 +53,13 @@ def is_unspaced(word: str) -> bool:
     return _NO_BLANKS.match(word) is not None
 
 
+def is_syllabic(word: str) -> bool:
+    """Is each of its signs a syllable or a word?"""
+    return _SYLLABLES.match(word) is not None
+
+
 def pieces(word: str) -> list[str]:
     """What a word shares with its other forms, whatever stands before or behind: its overlapping pieces of four
     letters, or of two where a sign is a syllable."""
-    length = 2 if _SYLLABLES.match(word) else 4
+    length = 2 if is_syllabic(word) else 4
     return [word[at : at + length] for at in range(len(word) - length + 1)] or [word]

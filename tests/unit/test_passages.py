@@ -92,6 +92,12 @@ def test_scripts_without_blanks_are_compared_by_pieces() -> None:
     assert words("서울타워는 높이가") == ["서울타워는", "높이가"]
 
 
+def test_particles_of_korean_words_do_not_hide_them() -> None:
+    text = page("서울은 인구가 9411000명이다.")
+    assert "9411000" in best_passages(text, "서울 인구", 300)
+    assert "9411000" in best_passages(text, "서울에서", 300)
+
+
 def test_common_words_tell_nothing_and_endings_go() -> None:
     assert terms("What is the checking of it?") == ["check"]
     assert terms("What is it?") == ["what", "is", "it"], "where all words are common, all count"
@@ -141,6 +147,16 @@ def test_nothing_is_shown_where_nothing_speaks_of_the_query() -> None:
     assert best_passage(page("Green tea."), "zebra", 500) == ""
     assert best_passages(page("Green tea."), "???", 500) == ""
     assert best_passages("", "tea", 500) == ""
+
+
+@pytest.mark.parametrize("query", ["What is the zebra?", "¿Qué es la cebra?", "7 of 9"])
+def test_common_words_alone_do_not_speak_of_a_query(query: str) -> None:
+    said = "This is what it was like in the hills: la casa es de todos, 17 of 19 said so to me."
+    assert best_passages(page(said), query, 500) == ""
+
+
+def test_a_query_of_common_words_is_looked_for_all_the_same() -> None:
+    assert "The Who" in best_passages(page("The Who are a band from London."), "The Who", 500)
 
 
 def test_a_piece_of_a_word_alone_is_chance() -> None:
