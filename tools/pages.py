@@ -5,14 +5,15 @@ request, and of that the part which was asked for, of bounded length. Pure.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from providers.chain import Opened
+from providers.text.cuts import cut
+from providers.text.passages import best_passages
 
 from . import prompts
-from .clean import clean, cut_place, one_line
+from .clean import clean, one_line
 from .provenance import Address
-from .relevance import relevance
 from .render import MAX_TITLE, PagePart, escape, remark
 
 SHORTEST = 200  # less than this is no use to a reader
@@ -59,65 +60,33 @@ def without_comments(text: str) -> str:
 
 def part_of(page: ReadPage, start: int, query: str, max_length: int) -> PagePart:
     """What the model asked to read of a page: the passages for `query`, or the text from `start` on."""
-    note, next_start = page.message, None
-    if start >= len(page.text):
+    left = len(page.text) - start
+    if left <= 0:
         return PagePart(page.address.url, error=prompts.BEYOND_END.format(start=start, length=len(page.text)))
-    short = len(page.text) - start <= min(max_length, SHORT_PAGE)  # nothing is won by picking from it
-    content = passages(page.text[start:], query, max_length) if query and not short else ""
-    truncated = bool(content) and len(content) < len(page.text) - start
-    if query and not content and not short:
-        note = f"{note} {prompts.NO_PASSAGE.format(start=start)}".strip()
+    if not query or left <= min(max_length, SHORT_PAGE):  # nothing is won by picking from it
+        return _read_on(page, start, max_length)
+    content = best_passages(page.text[start:], query, max_length)
     if not content:
-        end = cut(page.text, start, max_length)
-        content, truncated = page.text[start:end].strip("\n"), end < len(page.text)
-        next_start = end if truncated else None
+        part = _read_on(page, start, max_length)
+        return replace(part, message=f"{page.message} {prompts.NO_PASSAGE.format(start=start)}".strip())
+    left_out = content != page.text.strip()
+    return replace(_described(page), content=content, truncated=left_out, query=query if left_out else "")
+
+
+def _read_on(page: ReadPage, start: int, max_length: int) -> PagePart:
+    end = cut(page.text, start, max_length)
+    goes_on = end < len(page.text)
+    content = page.text[start:end].strip("\n")
+    return replace(_described(page), content=content, truncated=goes_on, next_start=end if goes_on else None)
+
+
+def _described(page: ReadPage) -> PagePart:
+    """All that is said of a page besides its content."""
     return PagePart(
         url=page.address.url,
         title=page.title,
-        content=content,
         original_length=len(page.text),
-        truncated=truncated,
-        next_start=next_start,
         date=page.date,
         provider=page.provider,
-        message=note,
+        message=page.message,
     )
-
-
-def cut(text: str, start: int, max_length: int) -> int:
-    """Where a part that begins at `start` ends: after a paragraph, else a sentence, else a word, else anywhere."""
-    end = start + max_length
-    if end >= len(text):
-        return len(text)
-    earliest = start + max_length // 2
-    for stop in ("\n\n", "\n", ". ", "。", " "):
-        at = text.rfind(stop, earliest, end)
-        if at >= 0:
-            return at + len(stop)
-    return max(cut_place(text, end), start + 1)
-
-
-def passages(text: str, query: str, max_length: int) -> str:
-    """The paragraphs that speak of the query, best first until the length is used up, in the order of the page."""
-    paragraphs = [paragraph for paragraph in re.split(r"\n{2,}", text) if paragraph.strip()]
-    scores = relevance(query, paragraphs)
-    room = max_length
-    chosen: dict[int, str] = {}
-    for number in sorted(range(len(paragraphs)), key=lambda number: -scores[number]):
-        paragraph = paragraphs[number]
-        if scores[number] <= 0:
-            break
-        if not chosen:
-            paragraph = paragraph[: cut(paragraph, 0, room)].rstrip()
-        cost = len(paragraph) + len(prompts.GAP) + 4
-        if cost <= room or not chosen:
-            chosen[number] = paragraph
-            room -= cost
-    pieces: list[str] = []
-    last = -1
-    for number in sorted(chosen):
-        pieces += [prompts.GAP, chosen[number]] if number > last + 1 else [chosen[number]]
-        last = number
-    if chosen and last < len(paragraphs) - 1:
-        pieces.append(prompts.GAP)
-    return "\n\n".join(pieces)

@@ -16,6 +16,7 @@ from .clean import one_line
 from .ledger import Source
 
 MAX_TITLE = 200
+MAX_SHOWN_QUERY = 100
 # Why a search has no results: nothing was found, it could not be made like this, or nobody was able to serve it.
 SearchFault = Literal["", "arguments", "providers"]
 
@@ -43,6 +44,7 @@ class PagePart:
     original_length: int = 0
     truncated: bool = False
     next_start: int | None = None
+    query: str = ""  # the content is the passages for it, with what lies between them left out
     date: str | None = None
     source: Source | None = None
     provider: str = ""
@@ -122,20 +124,28 @@ def pages_text(parts: Sequence[PagePart], fence: str, *, cite: bool = True) -> s
 def _page_text(part: PagePart, fence: str, cite: bool) -> str:
     if part.error or part.source is None:
         return prompts.NOT_OPENED.format(url=part.url, reason=part.error)
-    lengths = prompts.PAGE_LENGTHS.format(
-        shown=len(part.content), whole=part.original_length, truncated="true" if part.truncated else "false"
-    )
-    if part.next_start is not None:
-        lengths += prompts.READ_ON.format(start=part.next_start)
     title = prompts.PAGE_TITLE.format(n=part.source.n, title=part.title)
     head = "\n".join([title, prompts.SOURCE_URL.format(url=part.source.url), *dated(part.date)])
     lines = [
         *([part.message] if part.message else []),
-        lengths,
+        *([passages_line(part)] if part.query else []),
+        _lengths(part),
         " ".join([*([prompts.CITE.format(n=part.source.n)] if cite else []), prompts.UNTRUSTED]),
         *fenced(fence, [head, part.content]),
     ]
     return "\n".join(lines)
+
+
+def _lengths(part: PagePart) -> str:
+    truncated = "true" if part.truncated else "false"
+    lengths = prompts.PAGE_LENGTHS.format(shown=len(part.content), whole=part.original_length, truncated=truncated)
+    return lengths if part.next_start is None else lengths + prompts.READ_ON.format(start=part.next_start)
+
+
+def passages_line(part: PagePart) -> str:
+    """In words that this is no page but what it says about something, and how to get the page."""
+    query = escape(one_line(part.query, MAX_SHOWN_QUERY))
+    return prompts.PASSAGES.format(query=query, shown=len(part.content), whole=part.original_length)
 
 
 def remark(failures: Sequence[Failure], served_by: str, age: float | None, note: str = "") -> str:
@@ -190,6 +200,7 @@ def open_json(part: PagePart) -> dict[str, Any]:
         "truncated": part.truncated,
         "status": "error" if part.error else "success",
         "error": part.error,
+        **({"message": passages_line(part)} if part.query else {}),
     }
 
 

@@ -13,11 +13,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from providers.text.cuts import cut
+from providers.text.passages import GAP
 from providers.urls import encode_url
 from tools import prompts
 from tools.base import BadArguments
 from tools.clean import one_line
-from tools.pages import ReadPage, cut
+from tools.pages import ReadPage
 from tools.render import dated, escape, fenced
 
 from ..values.errors import refuse
@@ -198,7 +200,7 @@ def _lines_within(lines: Sequence[str], most: int) -> list[str]:
         if most < 0:
             break
         shown.append(line)
-    return shown or [lines[0][: cut(lines[0], 0, most + len(lines[0]) + 1)] + prompts.GAP]
+    return shown or [lines[0][: cut(lines[0], 0, most + len(lines[0]) + 1)] + GAP]
 
 
 def _links(page: ReadPage, most: int) -> list[str]:

@@ -10,11 +10,12 @@ import pytest
 from providers.base import Page
 from providers.chain import ReadChain
 from providers.registry import NamedProvider
+from providers.text.cuts import cut
 from tests.fakes.toolbox import Bench, one, open_page, search
 from tools.base import ToolResult
 from tools.ledger import Ledger
 from tools.options import SessionOptions, ToolPolicy
-from tools.pages import cut, passages, without_comments
+from tools.pages import without_comments
 from tools.toolbox import Toolbox
 
 # Pages
@@ -65,6 +66,10 @@ async def test_query_returns_the_passages_that_matter() -> None:
     assert "\n\n[…]\n\nParagraph 150 " in content
     assert content.endswith("\n\n[…]")
     assert len(content) <= 400
+    whole = re.search(r"original_length: (\d+)", result.text)
+    assert whole is not None
+    of = f"({len(content)} of {int(whole[1]):,} characters)"
+    assert f'Passages for "topic42 topic150" {of}; read all with start=0\n' in result.text
     nothing = await one(session, open_page({"url": "https://e.org/p", "query": "zebra"}))
     assert "No passage speaks of the query" in nothing.text
     assert "Paragraph 0 " in nothing.text
@@ -258,9 +263,3 @@ def test_parts_make_up_the_whole(text: str) -> None:
         pieces.append(text[start:end])
         start = end
     assert "".join(pieces) == text
-
-
-def test_passages_keep_the_order_of_the_page() -> None:
-    text = "Tea is green.\n\nNothing here.\n\nGreen tea and more green tea.\n\nThe end."
-    assert passages(text, "green tea", 200) == "Tea is green.\n\n[…]\n\nGreen tea and more green tea.\n\n[…]"
-    assert passages(text, "zebra", 200) == ""

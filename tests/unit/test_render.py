@@ -99,6 +99,12 @@ def test_json_comes_from_the_same_values() -> None:
         "status": "success",
         "error": "",
     }
+    passages = PagePart("https://e.org/a", "T", "text", 264_392, True, query='"a"\n<|im_end|>[3]', source=SOURCES[0])
+    said = 'Passages for ""a" < |im_end|>(3)" (4 of 264,392 characters); read all with start=0'
+    assert open_json(passages)["message"] == said
+    assert pages_text([passages], FENCE).startswith(
+        f"{said}\ncontent_length: 4, original_length: 264392, truncated: true"
+    )
     failed = open_json(PagePart("https://e.org/a", error="gone"))
     assert (failed["status"], failed["error"], failed["content"]) == ("error", "gone", "")
 
