@@ -48,10 +48,12 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class SearchResults:
-    """What a search gave: the hits in order, and the service's own direct answer if it has one."""
+    """What a search gave: the hits in order, and the service's own direct answer if it has one. `partial` says what is
+    missing from it, in words, if it knows; such an answer is not kept."""
 
     results: tuple[SearchResult, ...]
     answer: str = ""
+    partial: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +105,13 @@ def as_results(value: object) -> SearchResults:
     """What a provider returned, ours or a plugin's, as `SearchResults` of a size that can be kept. A hit without a URL
     is dropped."""
     if isinstance(value, SearchResults):
-        hits, answer = _hits(value.results), value.answer
+        hits, answer, partial = _hits(value.results), value.answer, value.partial
     elif isinstance(value, Mapping):
         hits, answer = _hits(value.get("results") or ()), str(value.get("answer") or "")
+        partial = str(value.get("partial") or "")
     else:
-        hits, answer = _hits(value), ""
-    return SearchResults(hits, answer[:LONGEST_SNIPPET])
+        hits, answer, partial = _hits(value), "", ""
+    return SearchResults(hits, answer[:LONGEST_SNIPPET], partial[:LONGEST_TITLE])
 
 
 def _hits(rows: object) -> tuple[SearchResult, ...]:

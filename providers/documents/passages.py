@@ -1,0 +1,59 @@
+"""A document in passages, each short enough to be shown as a search result and long enough to be understood.
+
+Handed Markdown or plain text; hands on pairs of the nearest heading above and the passage, in their order. Every word
+of the text is in one of them. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..text.cuts import cut
+
+ENOUGH = 400  # characters from which on a passage takes no further paragraph
+MOST = 700
+LEAST = 150  # characters from which on a heading begins another passage; a title alone is none
+_PARAGRAPH = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(\S.*)")
+_UNDERLINE = re.compile(r"[ \t]*([=\-~^#*+])\1{2,}[ \t]*")
+
+
+def split_passages(text: str) -> Iterator[tuple[str, str]]:
+    heading, under, held = "", "", ""
+    for paragraph in _PARAGRAPH.split(text):
+        title = _heading(paragraph)
+        if held and _is_full(held, paragraph, begins=bool(title)):
+            yield under, held
+            held = ""
+        heading = title or heading
+        under = under if held else heading
+        held = f"{held}\n\n{paragraph}" if held else paragraph
+        if len(held) >= ENOUGH:
+            yield from ((under, piece) for piece in _pieces(held))
+            held = ""
+    if held.strip():
+        yield under, held
+
+
+def _is_full(held: str, paragraph: str, *, begins: bool) -> bool:
+    return (begins and len(held) >= LEAST) or len(held) + len(paragraph) > MOST
+
+
+def _heading(paragraph: str) -> str:
+    """The heading that a paragraph begins with, `# so` or underlined."""
+    first, _, rest = paragraph.lstrip("\n").partition("\n")
+    if found := _HEADING.fullmatch(first):
+        return found[1].rstrip(" \t#")
+    below = rest.partition("\n")[0]
+    if first.strip() and _UNDERLINE.fullmatch(below) and not _UNDERLINE.fullmatch(first):
+        return first.strip()
+    return ""
+
+
+def _pieces(text: str) -> Iterator[str]:
+    start = 0
+    while start < len(text):
+        end = cut(text, start, MOST)
+        yield text[start:end]
+        start = end
