@@ -114,6 +114,11 @@ def as_results(value: object) -> SearchResults:
     return SearchResults(hits, answer[:LONGEST_SNIPPET], partial[:LONGEST_TITLE])
 
 
+def is_whole(value: SearchResults | Page) -> bool:
+    """An answer that says what is missing from it is a stopgap: the next one may be better."""
+    return isinstance(value, Page) or not value.partial
+
+
 def _hits(rows: object) -> tuple[SearchResult, ...]:
     if not isinstance(rows, Iterable) or isinstance(rows, str | bytes):
         raise Unavailable(f"the provider returned {type(rows).__name__}, not a list of results")

@@ -9,6 +9,7 @@ from typing import Any
 from providers import registry
 from providers.chain import ReadChain, SearchChain
 from providers.cooldown import CooledDown
+from providers.documents.report import Indexing
 from providers.gateway import ProviderGateway
 from providers.shared import SharedCache
 from providers.web.egress import Egress
@@ -92,6 +93,12 @@ class House:
         ]
         self.upstreams = UpstreamDirectory(clients, config.aliases, RetryBudget(config.server.retry_floor))
         self.preparation = Preparation(self.upstreams, self.toolbox, self.store, mode=tools.mode, footer=footer)
+
+    def start_indexes(self) -> None:
+        """Lets indexes be made before anybody asks for them."""
+        for named in self.providers.values():
+            if isinstance(named.provider, Indexing):
+                named.provider.start_index()
 
     async def aclose(self) -> None:
         await self.upstreams.aclose()

@@ -132,7 +132,9 @@ def answer(query: SearchQuery, found: Found, ledger: Ledger, longest_snippet: in
     if not sources and not direct:
         message = prompts.NOTHING_TO_OPEN.format(provider=found.provider)
         return SearchAnswer(query.text, message=message, ok=False)
-    message = remark(found.failures, found.provider, found.age)
+    missing = escape(one_line(found.results.partial, 300))
+    said = [prompts.PARTIAL.format(reason=missing.rstrip("."))] if missing else []
+    message = " ".join([*filter(None, [remark(found.failures, found.provider, found.age)]), *said])
     return SearchAnswer(query.text, found.provider, direct, tuple(sources), message, age=found.age)
 
 

@@ -56,7 +56,7 @@ FIRST_PASSAGES, MOST_PASSAGES = 60, 3000  # that are looked at for the best docu
 # Ranking costs about a microsecond for each passage and word. So the rare words choose the passages, which they do
 # better than the common ones anyhow, and all words together put the best of these in order.
 REORDERED = 20  # of the best passages
-RANKED = 8000  # passages that a search may rank
+RANKED = 4000  # passages that a search may rank
 MERGE_FROM = 500  # documents written at once, after which the index is put in order for those who search
 PATIENCE = 20.0  # seconds to wait for another process that writes
 MOST_WORDS = 32

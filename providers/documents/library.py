@@ -12,11 +12,10 @@ import logging
 import os
 import sqlite3
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -25,9 +24,10 @@ from ..errors import ProgramFailed, ProviderError, TimedOut
 from ..places import Places
 from ..web.workers import Workers
 from . import keeping
-from .folder import OTHER_KIND, Folder, Look, Stamp
+from .folder import Folder, Look, Stamp
 from .index import Counts, Hit, Index, is_broken
 from .reading import needs_no_parser, read_passages
+from .report import Progress, Report, summary
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -39,34 +39,6 @@ SWIFT = 0.02  # seconds: a look that takes no longer is always waited for
 FEW = 32  # so many short files of plain text are read without starting processes
 PAUSE = 0.2  # seconds between two looks at how far another process has come
 _VANISHED = "it vanished, or cannot be opened"
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    ready: int
-    total: int  # documents in the folder; 0 as long as nobody has counted them
-
-    @property
-    def left(self) -> int:
-        return self.total - self.ready
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What is in the index and what is not."""
-
-    documents: int
-    equal: int  # of these, how many say the same as another
-    skipped: list[tuple[str, str]]  # path and reason
-    kinds: Counter[str]  # how many files of other kinds, by the endings of their names
-    kept: bool  # in a file, so that it outlives the process
-    progress: Progress
-
-    def reasons(self) -> Counter[str]:
-        found = Counter(reason for _, reason in self.skipped)
-        if self.kinds:
-            found[OTHER_KIND] = self.kinds.total()
-        return found
 
 
 class Library:
@@ -344,25 +316,3 @@ def _opened_or_anew(file: Path) -> Index:
             raise
     keeping.remove(file)
     return Index(file)
-
-
-def summary(report: Report) -> str:
-    """One line: how many are indexed, how many not, and why."""
-    progress = report.progress
-    if progress.left:
-        return f"{progress.ready:,} of {progress.total:,} documents are read so far"
-    text = f"{report.documents:,} indexed"
-    if report.equal:
-        text += f" ({report.equal:,} of them equal to others)"
-    reasons = report.reasons()
-    if reasons:
-        said = "; ".join(f"{count:,} {_because(reason, report)}" for reason, count in reasons.most_common())
-        text += f", {reasons.total():,} skipped: {said}"
-    return text if report.kept else f"{text}; the index is in memory"
-
-
-def _because(reason: str, report: Report) -> str:
-    if reason != OTHER_KIND:
-        return f"because {reason}" if " " in reason and reason.split()[0] in ("it", "the", "what") else reason
-    kinds = ", ".join(f"{kind or 'without an ending'} {count:,}" for kind, count in report.kinds.most_common(5))
-    return f"{reason} ({kinds})"

@@ -98,6 +98,7 @@ def read_passages(path: str, body: bytes) -> Indexed:
     passages = []
     for heading, piece in split_passages(text):
         said = plain(piece).strip()
+        said = said.removeprefix(page.title).strip() or said  # a hit shows the title anyhow
         if said:
             shown = " ".join(plain(heading).split())
             passages.append(Passage(shown, said, index_words(said)))

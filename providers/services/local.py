@@ -23,8 +23,9 @@ from ..base import Page, SearchQuery, SearchResult, SearchResults
 from ..documents.folder import Folder
 from ..documents.index import MOST_WORDS
 from ..documents.keeping import MEMORY, default_file
-from ..documents.library import Library, Progress, Report
+from ..documents.library import Library
 from ..documents.reading import INSIDE, needs_no_parser, read_document
+from ..documents.report import Progress, Report
 from ..documents.words import question_words
 from ..errors import NoResults, Unavailable
 from ..web.extract import Extracted
@@ -73,7 +74,7 @@ class Local:
 
     # The index, for those who look after it
 
-    def start(self) -> None:
+    def start_index(self) -> None:
         """Begins to make the index, for a server that will be asked later."""
         self._library.begin()
 
@@ -85,7 +86,7 @@ class Local:
         except (sqlite3.Error, OSError) as error:
             raise _trouble(error) from error
 
-    async def report(self) -> Report:
+    async def index_report(self) -> Report:
         return await self._library.report()
 
     # The contract of a provider
@@ -101,7 +102,7 @@ class Local:
             raise _trouble(error) from error
         unready = _unready(progress)
         if not hits:
-            raise NoResults("; ".join(filter(None, ["no document matches", unready])))
+            raise NoResults("no document matches" + (f" ({unready})" if unready else ""))
         results = (SearchResult(hit.title, self._url(hit.path), hit.passage, hit.date or None) for hit in hits)
         return SearchResults(tuple(results), partial=unready)
 

@@ -109,9 +109,7 @@ def _read(body: bytes, content_type: str, charset: str, url: str, own: bool) -> 
 
 def _read_html(html: str, url: str, own: bool) -> Extracted:
     tree = _parse(html)
-    body = tree.find("body")
-    if body is None:
-        body = tree
+    body = _body(tree)
     base = tree.find(".//base[@href]")
     if base is not None:
         url = urljoin(url, absolute(url, base.get("href")) or url)
@@ -126,6 +124,15 @@ def _read_html(html: str, url: str, own: bool) -> Extracted:
         raise PageBlocked(_NO_TEXT)
     links = (link for block in chosen for link in block.links)
     return Extracted(title, write_markdown(chosen), _date(tree, html, meta), _links(links))
+
+
+def _body(tree: Element) -> Element:
+    """The body. Where the page does not begin one, the parser puts <nav>, <main> and their like into the head."""
+    body, head = tree.find("body"), tree.find("head")
+    if body is None and head is not None:
+        head.tag = "body"
+        return head
+    return tree if body is None else body
 
 
 def _parse(html: str) -> Element:

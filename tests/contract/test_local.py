@@ -81,7 +81,7 @@ async def test_a_hit_has_address_date_and_plain_passage(docs: Path) -> None:
     async with local(docs) as service:
         (hit,) = await hits(service, "zebra")
     url = "local:hand%20book/a%20b/%C3%BC%231%3F.md"
-    assert hit == SearchResult("Odd", url, "Odd\n\nSee the zebra page and code here.", "2024-03-01")
+    assert hit == SearchResult("Odd", url, "See the zebra page and code here.", "2024-03-01")
 
 
 async def test_addresses_with_base_url_or_label(docs: Path) -> None:
@@ -357,7 +357,7 @@ async def test_deep_html_does_no_harm(tmp_path: Path) -> None:
     write(tmp_path, "flat.md", "walrus")
     async with local(tmp_path) as service:
         assert await titles(service, "walrus") == ["flat.md"]
-        assert (await service.report()).skipped == [("deep.html", "it holds no text")]
+        assert (await service.index_report()).skipped == [("deep.html", "it holds no text")]
         with pytest.raises(Unavailable, match="no text"):
             await service.read(f"local:{tmp_path.name}/deep.html")
 
