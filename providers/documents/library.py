@@ -35,7 +35,7 @@ P = ParamSpec("P")
 
 READ_LIMIT = 30.0  # seconds for one document
 MOST_READERS = 4
-SWIFT = 0.02  # seconds: a look that takes no longer is always waited for
+SWIFT = 0.02  # seconds
 FEW = 32  # so many short files of plain text are read without starting processes
 PAUSE = 0.2  # seconds between two looks at how far another process has come
 _VANISHED = "it vanished, or cannot be opened"
@@ -43,14 +43,25 @@ _VANISHED = "it vanished, or cannot be opened"
 
 class Library:
     """`file` keeps the index, None keeps it in memory; `own_folder` says that it lies in a cache folder of ours.
-    `refresh` is for how many seconds a change may go unseen. `label` is what the log calls it."""
+    `refresh` is for how many seconds a change may go unseen. `label` is what the log calls it. A look that takes no
+    longer than `swift` seconds is always waited for."""
 
-    def __init__(self, folder: Folder, file: Path | None, *, own_folder: bool, refresh: float, label: str) -> None:
+    def __init__(
+        self,
+        folder: Folder,
+        file: Path | None,
+        *,
+        own_folder: bool,
+        refresh: float,
+        label: str,
+        swift: float = SWIFT,
+    ) -> None:
         self._folder = folder
         self._file = file
         self._own_folder = own_folder
         self._refresh = refresh
         self._label = label
+        self._swift = swift
         self._index: Index | None = None
         self._seen = Look()
         self._known: dict[str, Stamp] = {}
@@ -75,7 +86,7 @@ class Library:
         """What the index holds, and how far it is. A look that is due is waited for up to `patience` seconds; once the
         index is whole, only if it will take a moment."""
         look = self._look_if_due()
-        if look is not None and (self._looked is None or self._progress.left or self._walk_took <= SWIFT):
+        if look is not None and (self._looked is None or self._progress.left or self._walk_took <= self._swift):
             await asyncio.wait([look], timeout=patience)
             if look.done():
                 look.result()

@@ -68,7 +68,7 @@ _TASKS: dict[str, Callable[[dict[str, str], bytes], Any]] = {
 
 def _answer(job: dict[str, str], body: bytes) -> dict[str, Any]:
     try:
-        return asdict(_TASKS[job["task"]](job, body))
+        return asdict(_TASKS[job.get("task", "page")](job, body))
     except ProviderError as error:
         return {"error": type(error).__name__, "message": str(error)}
     except MemoryError:
