@@ -198,12 +198,18 @@ class Index:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Many documents share one: each by itself would wait for the disk."""
+        """Many documents share one: each by itself would wait for the disk. What fails takes all of them back."""
         with self._writing:
             if self._began is None:
                 self._writer.execute("BEGIN IMMEDIATE")
                 self._began = time.monotonic()
-            yield self._writer
+            try:
+                yield self._writer
+            except BaseException:
+                self._began = None
+                with suppress(sqlite3.Error):
+                    self._writer.execute("ROLLBACK")
+                raise
             self._written += 1
             if time.monotonic() - self._began > COMMIT_EVERY:
                 self._commit()

@@ -152,6 +152,7 @@ class Library:
         try:
             await self._bring_up_to_date()
         except sqlite3.Error as error:
+            self._version = -1  # what we believed to be written may have been taken back
             if self._index is None or not is_broken(error):
                 raise
             await self._run(self._start_anew, self._index)
@@ -176,6 +177,7 @@ class Library:
         began = time.monotonic()
         self._seen = self._folder.look()
         self._walk_took = time.monotonic() - began
+        self._passing = {path: why for path, why in self._passing.items() if path in self._seen.documents}
         self._count()
 
     def _catch_up(self, index: Index) -> None:

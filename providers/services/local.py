@@ -23,7 +23,7 @@ from ..base import Page, SearchQuery, SearchResult, SearchResults
 from ..documents.folder import Folder
 from ..documents.index import MOST_WORDS
 from ..documents.keeping import MEMORY, default_file
-from ..documents.library import Library
+from ..documents.library import READ_LIMIT, Library
 from ..documents.reading import INSIDE, needs_no_parser, read_document
 from ..documents.report import Progress, Report
 from ..documents.words import question_words
@@ -67,7 +67,7 @@ class Local:
             label=label,
         )
         self._wait = settings.wait
-        self._workers = Workers()
+        self._workers = Workers(READ_LIMIT)  # what can be indexed can be read
         own = f"local:{quote(label, safe='')}/"
         public = settings.base_url and settings.base_url.rstrip("/") + "/"
         self._prefixes = tuple(prefix for prefix in (public, own) if prefix)

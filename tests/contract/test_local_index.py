@@ -19,6 +19,7 @@ from providers.cache import Cache, Question
 from providers.chain import SearchChain
 from providers.documents import keeping
 from providers.documents.folder import Folder
+from providers.documents.index import Index
 from providers.documents.library import Library
 from providers.documents.report import summary
 from providers.errors import NoResults, Unavailable
@@ -366,3 +367,16 @@ async def test_a_folder_that_vanished_is_said_to_be(docs: Path) -> None:
         docs.rename(docs.with_name("away"))
         with pytest.raises(Unavailable):
             await service.indexed()
+
+
+def test_a_document_that_cannot_be_written_leaves_no_half_of_it(tmp_path: Path) -> None:
+    index = Index(tmp_path / "index.sqlite")
+    good = {"heading": "", "text": "walrus", "words": "walrus"}
+    document = {"title": "T", "date": "", "digest": "d", "passages": [good, {**good, "text": "\ud800"}]}
+    with pytest.raises(UnicodeEncodeError):  # as a full disk does
+        index.put("a.md", (1, 1), document)
+    index.put("b.md", (1, 1), {**document, "passages": [good, good]})
+    index.commit()
+    assert [hit.path for hit in index.search(["walrus"], "", "9999", 5)] == ["b.md"]
+    assert list(index.known()) == ["b.md"]
+    index.close()
