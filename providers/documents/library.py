@@ -37,6 +37,7 @@ READ_LIMIT = 30.0  # seconds for one document
 MOST_READERS = 4
 SWIFT = 0.02  # seconds
 FEW = 32  # so many short files of plain text are read without starting processes
+BREATH = 20  # times as long as a look took, there is no other one
 PAUSE = 0.2  # seconds between two looks at how far another process has come
 _VANISHED = "it vanished, or cannot be opened"
 
@@ -142,11 +143,15 @@ class Library:
         """The look that is under way, one that begins now, or None if the last one is fresh."""
         if self._looking is not None and not self._looking.done():
             return self._looking
-        if self._looked is not None and time.monotonic() - self._looked < self._refresh:
+        if self._looked is not None and time.monotonic() - self._looked < self._pause():
             return None
         self._looking = asyncio.create_task(self._look())
         self._looking.add_done_callback(lambda done: done.cancelled() or done.exception())  # told to who waits for it
         return self._looking
+
+    def _pause(self) -> float:
+        """Looking through a very large folder takes so long that it may not be done all the time."""
+        return self._refresh and max(self._refresh, self._walk_took * BREATH)
 
     async def _look(self) -> None:
         try:
