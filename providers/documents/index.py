@@ -59,7 +59,7 @@ REORDERED = 20  # of the best passages
 RANKED = 4000  # passages that a search may rank
 MERGE_FROM = 500  # documents written at once, after which the index is put in order for those who search
 PATIENCE = 20.0  # seconds to wait for another process that writes
-MOST_WORDS = 32
+MOST_WORDS = 64  # of a question; in scripts without blanks they are short
 
 
 Row = tuple[int, str, str, str]  # what a passage belongs to, its title, its heading, its text

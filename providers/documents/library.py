@@ -206,14 +206,16 @@ class Library:
     async def _take_in(self, index: Index) -> None:
         gone, changed = self._gone(), self._changed()
         await self._run(self._forget, index, gone)
+        whole = False
         try:
             if len(changed) <= FEW and all(map(self._is_small, changed)):
                 for path in changed:
                     await self._run(self._read_here, index, path)
             else:
                 await self._read_all(index, changed)
+            whole = True
         finally:
-            await self._run(index.commit)
+            await self._run(index.commit, last=whole)  # who is broken off has no time to put things in order
 
     def _is_small(self, path: str) -> bool:
         return needs_no_parser(path, self._seen.documents[path][1])
