@@ -13,7 +13,9 @@ from ..text.cuts import cut
 
 ENOUGH = 400  # characters from which on a passage takes no further paragraph
 MOST = 700
-LEAST = 150  # characters from which on a heading begins another passage; a title alone is none
+SLACK = 100  # characters by which a cut may be moved to the end of a sentence
+LEAST = 150  # characters from which on another passage may begin; a title alone is none
+_ANNOUNCING = (":", "：")  # what comes next belongs to it
 _PARAGRAPH = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(\S.*)")
 _UNDERLINE = re.compile(r"[ \t]*([=\-~^#*+])\1{2,}[ \t]*")
@@ -24,20 +26,22 @@ def split_passages(text: str) -> Iterator[tuple[str, str]]:
     for paragraph in _PARAGRAPH.split(text):
         title = _heading(paragraph)
         if held and _is_full(held, paragraph, begins=bool(title)):
-            yield under, held
+            yield from ((under, piece) for piece in _pieces(held))
             held = ""
         heading = title or heading
         under = under if held else heading
         held = f"{held}\n\n{paragraph}" if held else paragraph
-        if len(held) >= ENOUGH:
+        if len(held) >= ENOUGH and not held.rstrip().endswith(_ANNOUNCING):
             yield from ((under, piece) for piece in _pieces(held))
             held = ""
     if held.strip():
-        yield under, held
+        yield from ((under, piece) for piece in _pieces(held))
 
 
 def _is_full(held: str, paragraph: str, *, begins: bool) -> bool:
-    return (begins and len(held) >= LEAST) or len(held) + len(paragraph) > MOST
+    if len(held) < LEAST or held.rstrip().endswith(_ANNOUNCING):
+        return False
+    return begins or len(held) + len(paragraph) > MOST
 
 
 def _heading(paragraph: str) -> str:
@@ -52,8 +56,10 @@ def _heading(paragraph: str) -> str:
 
 
 def _pieces(text: str) -> Iterator[str]:
+    """About equal ones: a short rest would be found too easily, and say too little."""
+    size = min(MOST, len(text) // (len(text) // MOST + 1) + SLACK)
     start = 0
     while start < len(text):
-        end = cut(text, start, MOST)
+        end = cut(text, start, size) if len(text) - start > MOST else len(text)
         yield text[start:end]
         start = end

@@ -212,6 +212,16 @@ def test_passages_know_the_nearest_heading() -> None:
     assert len(found) >= 4
 
 
+def test_what_announces_something_stays_with_it() -> None:
+    text = f"{'Words before it. ' * 12}\n\nThese are the steps:\n\n{'Turn the key and wait. ' * 20}"
+    assert any("steps:\n\nTurn the key" in piece for _, piece in split_passages(text))
+
+
+def test_no_passage_is_a_short_rest() -> None:
+    text = "\n\n".join("A sentence of the text. " * (number * 5 % 70 + 8) for number in range(60))
+    assert min(len(piece) for _, piece in split_passages(text)) >= 100
+
+
 def test_small_sections_share_a_passage() -> None:
     assert len(list(split_passages("# Title\n\n## A\n\na few words\n\n## B\n\na few more"))) == 1
 
