@@ -54,11 +54,12 @@ class SearchResult:
 @dataclass(frozen=True, slots=True)
 class SearchResults:
     """What a search gave: the hits in order, the service's own direct answer if it has one, and what whoever reads them
-    must know of how they were found (`note`, part of a sentence)."""
+    must know of how they were found (`note`, part of a sentence). A `partial` one lacks something, and is not kept."""
 
     results: tuple[SearchResult, ...]
     answer: str = ""
     note: str = ""
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +128,20 @@ def as_results(value: object) -> SearchResults:
     """What a provider returned, ours or a plugin's, as `SearchResults` of a size that can be kept. A hit without a URL
     is dropped."""
     if isinstance(value, SearchResults):
-        hits, answer, note = _hits(value.results), value.answer, value.note
-    elif isinstance(value, Mapping):
-        hits, answer = _hits(value.get("results") or ()), str(value.get("answer") or "")
-        note = str(value.get("note") or "")
-    else:
-        hits, answer, note = _hits(value), "", ""
-    return SearchResults(hits, answer[:LONGEST_SNIPPET], note[:LONGEST_NOTE])
+        return SearchResults(_hits(value.results), *_told(value.answer, value.note), value.partial)
+    if isinstance(value, Mapping):
+        told = _told(value.get("answer"), value.get("note"))
+        return SearchResults(_hits(value.get("results") or ()), *told, value.get("partial") is True)
+    return SearchResults(_hits(value))
+
+
+def _told(answer: object, note: object) -> tuple[str, str]:
+    return str(answer or "")[:LONGEST_SNIPPET], str(note or "")[:LONGEST_NOTE]
+
+
+def is_whole(value: SearchResults | Page) -> bool:
+    """An answer from which something is missing is a stopgap: the next one may be better."""
+    return isinstance(value, Page) or not value.partial
 
 
 def _hits(rows: object) -> tuple[SearchResult, ...]:

@@ -16,7 +16,7 @@ from functools import partial
 from sys import getsizeof
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from .base import Page, Role, SearchQuery, SearchResults
+from .base import Page, Role, SearchQuery, SearchResults, is_whole
 from .settings import CacheSettings
 from .shared import SharedCache, SharedFlight
 
@@ -62,7 +62,7 @@ class Cache:
             )
         else:
             value = await inquiry.ask()
-        if ttl:
+        if ttl and is_whole(value):
             key = inquiry.owner_of(value), question
             self._kept.put(key, value, weight(value), time.monotonic() - (age or 0.0), ttl)
         return _Given(value, inquiry.caller, inquiry.is_own(value), age)

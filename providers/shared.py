@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar, cast
 
 import orjson
 
-from .base import Page, SearchResults, as_page, as_results
+from .base import Page, SearchResults, as_page, as_results, is_whole
 from .errors import ProviderError
 
 PATIENCE = 10.0  # seconds to wait for another process's answer; then it is slow or gone, and we ask too
@@ -72,7 +72,8 @@ class SharedFlight:
             if kept := await self.find(key, owners):  # by the one that we waited for
                 return cast(Value, kept[0]), None
             value = await ask()
-            if (data := encode(value, time.time())) is not None:
+            whole = is_whole(value)
+            if whole and (data := encode(value, time.time())) is not None:
                 await self._shared.put(owner_of(value), key, data, ttl)
             return value, None
         finally:

@@ -10,6 +10,7 @@ from typing import Any
 from providers import registry
 from providers.chain import ReadChain, SearchChain
 from providers.cooldown import CooledDown
+from providers.documents.report import Indexing
 from providers.gateway import ProviderGateway
 from providers.shared import SharedCache
 from providers.web.egress import Egress
@@ -101,6 +102,12 @@ class House:
         if named is None or not named.can_search or named in self.searchers:
             return self.toolbox
         return Toolbox(self._search_chain([named, *self.searchers]), self.read, self.toolbox.policy)
+
+    def start_indexes(self) -> None:
+        """Lets indexes be made before anybody asks for them."""
+        for named in self.providers.values():
+            if isinstance(named.provider, Indexing):
+                named.provider.start_index()
 
     async def aclose(self) -> None:
         await self.upstreams.aclose()

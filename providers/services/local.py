@@ -1,7 +1,8 @@
-"""The operator's own documents: full-text search over a folder of Markdown, HTML and text files, and reading them.
+"""The operator's own documents: full-text search over a folder (Markdown, HTML, text, PDF, DOCX, PPTX, EPUB), and
+reading them.
 
 Handed a `SearchQuery`, or a URL that it gave out itself; hands on hits and pages, under `base_url` + path if that is
-set, else under `local:label/path`. No file path leaves this room, and all work is done in one thread of its own.
+set, else under `local:label/path`. No file path leaves this room. What happens to files is in `providers/documents/`.
 """
 
 from __future__ import annotations
@@ -9,36 +10,44 @@ from __future__ import annotations
 import asyncio
 import os
 import posixpath
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
 from urllib.parse import quote, unquote, unquote_to_bytes, urlsplit
 
 from pydantic import BaseModel, DirectoryPath, Field, field_validator
 
-from ..api import check_base_url
-from ..base import Page, SearchQuery, SearchResult
+from ..api import check_base_url, days_of
+from ..base import Page, SearchQuery, SearchResult, SearchResults
+from ..documents.folder import Folder
+from ..documents.index import MOST_WORDS
+from ..documents.keeping import MEMORY, default_file
+from ..documents.library import READ_LIMIT, Library
+from ..documents.reading import INSIDE, needs_no_parser, read_document
+from ..documents.report import Progress, Report
+from ..documents.words import question_words
 from ..errors import NoResults, Unavailable
-from .local_files import Folder
-from .local_index import Index
+from ..web.extract import Extracted
+from ..web.workers import Workers
 
-T = TypeVar("T")
+EXTENSIONS = [".md", ".markdown", ".html", ".htm", ".txt", ".rst", ".pdf", ".docx", ".pptx", ".epub"]
+_INSIDE = re.compile(re.escape(INSIDE) + r"([^\s()<>\]]*)")
 
 
 class Local:
     private = True
-    timeout = 30.0  # the first search may have to read the whole folder; what it has read is kept
+    timeout = 45.0  # a large PDF takes its time
 
     class Settings(BaseModel, extra="forbid"):
         path: DirectoryPath
         base_url: str = ""
         label: str = ""  # the folder's name unless given
-        extensions: list[str] = [".md", ".markdown", ".html", ".htm", ".txt", ".rst"]
-        max_file_size: int = Field(2 * 1024 * 1024, gt=0)
-        index: Path | None = None  # a file that keeps the index between runs; in memory unless given
+        extensions: list[str] = EXTENSIONS
+        max_file_size: int = Field(20 * 1024 * 1024, gt=0)
+        index: Path | None = None  # a file that keeps the index, or `memory`; in the user's cache folder unless given
         refresh: float = Field(2.0, ge=0)  # seconds in which a change may go unseen
+        wait: float = Field(2.0, ge=0)  # seconds that a search waits for an index that is being made
 
         @field_validator("base_url")
         @classmethod
@@ -47,43 +56,77 @@ class Local:
 
     def __init__(self, settings: Settings) -> None:
         root = Path(os.path.realpath(settings.path))
+        label = settings.label or root.name
         self._folder = Folder(root, frozenset(map(str.lower, settings.extensions)), settings.max_file_size)
-        self._index = Index(self._folder, settings.index, settings.refresh)
-        own = f"local:{quote(settings.label or root.name, safe='')}/"
+        kept = settings.index or default_file(self._folder, os.environ)
+        self._library = Library(
+            self._folder,
+            None if kept == MEMORY else kept,
+            own_folder=settings.index is None,
+            refresh=settings.refresh,
+            label=label,
+        )
+        self._wait = settings.wait
+        self._workers = Workers(READ_LIMIT)  # what can be indexed can be read
+        own = f"local:{quote(label, safe='')}/"
         public = settings.base_url and settings.base_url.rstrip("/") + "/"
         self._prefixes = tuple(prefix for prefix in (public, own) if prefix)
-        # One thread: SQLite stays in it, and searches wait for a running look at the folder instead of repeating it.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="local")
 
-    async def search(self, query: SearchQuery) -> list[SearchResult]:
-        hits = await self._run(lambda: self._index.search(query))
+    # The index, for those who look after it
+
+    def start_index(self) -> None:
+        """Begins to make the index, for a server that will be asked later."""
+        self._library.begin()
+
+    async def indexed(self, watch: Callable[[Progress], None] | None = None) -> Report:
+        """Waits until the index is whole; `watch` is told how far it is."""
+        try:
+            await self._library.ready(watch)
+            return await self._library.report()
+        except (sqlite3.Error, OSError) as error:
+            raise _trouble(error) from error
+
+    async def index_report(self) -> Report:
+        return await self._library.report()
+
+    # The contract of a provider
+
+    async def search(self, query: SearchQuery) -> SearchResults:
+        first, last = days_of(query, relative=True)
+        words = question_words(query.text, MOST_WORDS)
+        try:
+            hits, progress = await self._library.search(
+                words, str(first or ""), str(last or "9999"), query.limit, self._wait
+            )
+        except (sqlite3.Error, OSError) as error:
+            raise _trouble(error) from error
+        unready = _unready(progress)
         if not hits:
-            raise NoResults("no document matches")
-        return [SearchResult(hit.title, self._url(hit.path), hit.passage, hit.date) for hit in hits]
+            raise NoResults("no document matches" + (f" ({unready})" if unready else ""))
+        results = (SearchResult(hit.title, self._url(hit.path), hit.passage, hit.date or None) for hit in hits)
+        return SearchResults(tuple(results), note=unready, partial=bool(unready))
 
     def owns(self, url: str) -> bool:
         return self._document(url) is not None
 
     async def read(self, url: str) -> Page:
-        return await self._run(lambda: self._read(url))
+        path = self._document(url)
+        body = await asyncio.to_thread(self._folder.read, path) if path is not None else None
+        if path is None or body is None:
+            raise Unavailable("There is no such document.")
+        page = await self._read(path, body)
+        text = _INSIDE.sub(lambda link: self._own_link(link[1]), page.text)
+        links = tuple(dict.fromkeys(self._absolute(path, page.links)))
+        return Page(self._url(path), page.title, text, page.date, links)
+
+    async def _read(self, path: str, body: bytes) -> Extracted:
+        if needs_no_parser(path, len(body)):
+            return await asyncio.to_thread(read_document, path, body)
+        return await self._workers.read_document(path, body)
 
     async def aclose(self) -> None:
-        await self._run(self._index.close)
-        self._thread.shutdown(wait=False)
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        except (sqlite3.Error, OSError) as error:
-            raise Unavailable(f"the local documents cannot be searched ({type(error).__name__})") from error
-
-    def _read(self, url: str) -> Page:
-        path = self._document(url)
-        document = self._folder.read(path) if path is not None else None
-        if path is None or document is None:
-            raise Unavailable("There is no such document.")
-        links = tuple(dict.fromkeys(self._absolute(path, document.links)))
-        return Page(self._url(path), document.title, document.text, document.date, links)
+        await self._library.aclose()
+        await self._workers.aclose()
 
     def _url(self, path: str) -> str:
         return self._prefixes[0] + quote(os.fsencode(path))
@@ -92,14 +135,26 @@ class Local:
         """The path of the document that a URL of ours names, if there is one."""
         for prefix in self._prefixes:
             if url.startswith(prefix):
-                quoted = url[len(prefix) :].partition("#")[0].partition("?")[0]
-                path = os.fsdecode(unquote_to_bytes(quoted.encode("utf-8", "replace")))
-                return path if self._folder.holds(path) else None
+                return self._path(url[len(prefix) :])
         return None
+
+    def _path(self, quoted: str) -> str | None:
+        quoted = quoted.partition("#")[0].partition("?")[0]
+        path = os.fsdecode(unquote_to_bytes(quoted.encode("utf-8", "replace")))
+        return path if self._folder.holds(path) else None
+
+    def _own_link(self, quoted: str) -> str:
+        """A link of a page to another document of the folder; one that leads nowhere stays as it was written, or so."""
+        path = self._path(quoted)
+        return quoted if path is None else self._url(path)
 
     def _absolute(self, path: str, links: Iterable[str]) -> Iterator[str]:
         """The links that can be opened: those into the web, and those to other documents of the folder."""
         for link in links:
+            if link.startswith(INSIDE):
+                if inside := self._path(link.removeprefix(INSIDE)):
+                    yield self._url(inside)
+                continue
             try:
                 parts = urlsplit(link)
             except ValueError:
@@ -110,3 +165,14 @@ class Local:
                 target = posixpath.normpath(posixpath.join("/", posixpath.dirname(path), unquote(parts.path)))
                 if self._folder.holds(target.lstrip("/")):
                     yield self._url(target.lstrip("/"))
+
+
+def _trouble(error: Exception) -> Unavailable:
+    return Unavailable(f"the local documents cannot be searched ({type(error).__name__})")
+
+
+def _unready(progress: Progress) -> str:
+    """Said with an answer from an index that is not whole."""
+    if not progress.total or not progress.left:
+        return ""
+    return f"{progress.ready:,} of {progress.total:,} documents are indexed so far, the others were not searched"

@@ -83,12 +83,13 @@ class Extracted:
     links: tuple[str, ...] = ()
 
 
-def extract(body: bytes, content_type: str, charset: str, url: str) -> Extracted:
-    page = _read(body, content_type, charset, url)
+def extract(body: bytes, content_type: str, charset: str, url: str, *, own: bool = False) -> Extracted:
+    """`own`: a document of the operator's, not a page of the web. Nothing in it is a gate, however short it is."""
+    page = _read(body, content_type, charset, url, own)
     return page if len(page.text) <= LONGEST_TEXT else replace(page, text=page.text[:LONGEST_TEXT] + _CUT)
 
 
-def _read(body: bytes, content_type: str, charset: str, url: str) -> Extracted:
+def _read(body: bytes, content_type: str, charset: str, url: str, own: bool) -> Extracted:
     if not body.strip(b"\0\t\n\r "):
         raise PageBlocked("the page is empty")
     kind = sniff(body, content_type)
@@ -101,7 +102,7 @@ def _read(body: bytes, content_type: str, charset: str, url: str) -> Extracted:
     if not text.strip():  # its bytes mean nothing in the charset that it names
         raise PageBlocked("the page is empty")
     if kind == "html":
-        return _read_html(text, url)
+        return _read_html(text, url, own)
     if kind == "text":
         return _read_plain(text.strip(), content_type, url)
     return Extracted("", f"```{kind}\n{text.strip()}\n```", None, _links(_BARE_LINK.findall(text)))
@@ -116,24 +117,32 @@ def _read_plain(text: str, content_type: str, url: str) -> Extracted:
     return Extracted(_first_line(text), shown, None, _links(_BARE_LINK.findall(text)))
 
 
-def _read_html(html: str, url: str) -> Extracted:
+def _read_html(html: str, url: str, own: bool) -> Extracted:
     tree = _parse(html)
-    body = tree.find("body")
-    if body is None:
-        body = tree
+    body = _body(tree)
     base = tree.find(".//base[@href]")
     if base is not None:
         url = urljoin(url, absolute(url, base.get("href")) or url)
     blocks, spans = split_blocks(body, url, unseen(body))
     meta = _read_meta(tree)
     title = _title(tree, meta, blocks)
-    _refuse_gate(tree, html, title, blocks)
+    if not own:
+        _refuse_gate(tree, html, title, blocks)
     forum = bool(_FORUM.search(html)) or len(_POST.findall(" ".join(find_values(body, ".//@class")))) > 1
-    chosen = choose(blocks, spans, forum=forum)
+    chosen = choose(blocks, spans, forum=forum) or (blocks if own else [])
     if not chosen:
         raise PageBlocked(_NO_TEXT)
     links = (link for block in chosen for link in block.links)
     return Extracted(title, write_markdown(chosen), _date(tree, html, meta), _links(links))
+
+
+def _body(tree: Element) -> Element:
+    """The body. Where the page does not begin one, the parser puts <nav>, <main> and their like into the head."""
+    body, head = tree.find("body"), tree.find("head")
+    if body is None and head is not None:
+        head.tag = "body"
+        return head
+    return tree if body is None else body
 
 
 def _parse(html: str) -> Element:

@@ -1,7 +1,8 @@
-"""What runs in a process of its own: `extract`, for one page after the other, within limits of memory and CPU time.
+"""What runs in a process of its own: reading one page or document after the other, within limits of memory and time.
 
-Handed pages on standard input until that ends; hands back on standard output a sign that it has taken the page, and
-then what `extract` gave or raised. `workers` starts it and speaks to it. A page that breaks a limit breaks the process.
+Handed pages on standard input until that ends, each with what is wanted of it; hands back on standard output a sign
+that it has taken the page, and then what reading gave or raised. `workers` starts it and speaks to it. A page that
+breaks a limit breaks the process.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import os
 import struct
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, BinaryIO
 
+from ..documents.reading import read_document, read_passages
 from ..errors import ProviderError
 from .extract import extract
 
@@ -52,9 +55,20 @@ def _next_job(jobs: BinaryIO) -> tuple[dict[str, str], bytes] | None:
     return json.loads(jobs.read(length)), jobs.read(size)
 
 
+def _read_page(job: dict[str, str], body: bytes) -> Any:
+    return extract(body, job["content_type"], job["charset"], job["url"])
+
+
+_TASKS: dict[str, Callable[[dict[str, str], bytes], Any]] = {
+    "page": _read_page,
+    "document": lambda job, body: read_document(os.fsdecode(bytes.fromhex(job["path"])), body),
+    "passages": lambda job, body: read_passages(os.fsdecode(bytes.fromhex(job["path"])), body),
+}
+
+
 def _answer(job: dict[str, str], body: bytes) -> dict[str, Any]:
     try:
-        return asdict(extract(body, job["content_type"], job["charset"], job["url"]))
+        return asdict(_TASKS[job.get("task", "page")](job, body))
     except ProviderError as error:
         return {"error": type(error).__name__, "message": str(error)}
     except MemoryError:

@@ -1,6 +1,7 @@
 """The processes in which pages are read, so that no page can stall the event loop and a stuck one can be killed.
 
-Handed a body with its labels, hands on what `extract` gives or raises what it raises. Places are fair between callers.
+Handed a body with its labels, hands on what `extract` gives or raises what it raises; for documents of a folder what
+`providers/documents/reading.py` gives. Places are fair between callers.
 A page that takes long leaves its place as soon as somebody waits for it, and is read anew among the slow ones, of which
 there are few; so neither many hostile pages nor a large honest one hold up the others.
 
@@ -20,7 +21,7 @@ from typing import Any
 
 import orjson
 
-from ..errors import PageBlocked, TimedOut, Unavailable
+from ..errors import PageBlocked, ProgramFailed, TimedOut, Unavailable
 from ..places import Places
 from .extract import Extracted
 from .worker import FRAME, LONGEST_ANSWER, TAKEN
@@ -33,18 +34,30 @@ _BROKEN = "the page broke its reader: it is damaged, or takes too much memory"
 
 
 class Workers:
-    """`limit` is how many seconds a page may take, `quick` for how many it may keep others waiting."""
+    """`limit` is how many seconds a page may take, `quick` for how many it may keep others waiting. `places` are how
+    many are read at once, if not as many as fit many callers."""
 
-    def __init__(self, limit: float = 6.0, quick: float = 0.3) -> None:
+    def __init__(self, limit: float = 6.0, quick: float = 0.3, places: Places | None = None) -> None:
         self._limit = limit
         self._quick = quick
-        self._places = Places(4, most_of_caller=3, most_of_request=2)
+        self._places = places or Places(4, most_of_caller=3, most_of_request=2)
         self._slow_places = Places(2, most_of_caller=1, most_of_request=1)
         self._idle: list[_PageProcess] = []  # the last one used goes first: it is awake
         self._processes: set[_PageProcess] = set()
 
     async def extract(self, body: bytes, content_type: str, charset: str, url: str) -> Extracted:
-        page = _Page(body, content_type, charset, url)
+        labels = {"content_type": content_type, "charset": charset, "url": url}
+        return _extracted(await self._answer(_Page(body, {"task": "page", **labels})))
+
+    async def read_document(self, path: str, body: bytes) -> Extracted:
+        return _extracted(await self._answer(_Page(body, {"task": "document", "path": os.fsencode(path).hex()})))
+
+    async def read_passages(self, path: str, body: bytes) -> dict[str, Any]:
+        """The fields of an `Indexed`, as JSON has them: who asks keeps them, and makes nothing of them first."""
+        answer = await self._answer(_Page(body, {"task": "passages", "path": os.fsencode(path).hex()}))
+        return dict(answer)
+
+    async def _answer(self, page: _Page) -> Any:
         async with self._places.place():
             answer = await self._read(page)
         if answer is None:
@@ -52,7 +65,7 @@ class Workers:
                 answer = await self._read(page, slow=True)
         if "error" in answer:
             raise _RAISED[answer["error"]](answer["message"])
-        return Extracted(answer["title"], answer["text"], answer["date"], tuple(answer["links"]))
+        return answer
 
     async def aclose(self) -> None:
         await asyncio.gather(*(process.end() for process in self._processes))
@@ -103,13 +116,13 @@ class Workers:
         process = await self._started()
         if await self._gives(process, page):
             return process
-        raise Unavailable("the program that reads pages cannot be started")
+        raise ProgramFailed("the program that reads pages cannot be started")
 
     async def _started(self) -> _PageProcess:
         try:
             process = _PageProcess(await _start(self._limit))
         except OSError as error:
-            raise Unavailable("the program that reads pages cannot be started") from error
+            raise ProgramFailed("the program that reads pages cannot be started") from error
         self._processes.add(process)
         return process
 
@@ -127,11 +140,15 @@ class Workers:
         return taken
 
 
+def _extracted(answer: Any) -> Extracted:
+    return Extracted(answer["title"], answer["text"], answer["date"], tuple(answer["links"]))
+
+
 class _Page:
     """A page as it goes over to a process."""
 
-    def __init__(self, body: bytes, content_type: str, charset: str, url: str) -> None:
-        job = json.dumps({"content_type": content_type, "charset": charset, "url": url}).encode()
+    def __init__(self, body: bytes, labels: dict[str, str]) -> None:
+        job = json.dumps(labels).encode()
         self.head = FRAME.pack(len(job), len(body)) + job
         self.body = body
 

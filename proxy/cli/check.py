@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from providers.base import Inspectable, Inspection, Role, SearchQuery
 from providers.chain import AllFailed, Owner, ReadChain, SearchChain
+from providers.documents.report import Indexing, summary
 from providers.errors import NoResults, ProviderError, TimedOut
 from providers.gateway import ProviderGateway
 from providers.registry import SERVICES, NamedProvider, ProviderEntry
@@ -271,15 +272,29 @@ async def _try_provider(
 ) -> Finding:
     async def attempt() -> str:
         try:
-            return await (_search(member, gateway) if role == "search" else _read(member, gateway, page))
+            indexed = await _index(member.provider, limit) if role == "search" else ""
+            found = await (_search(member, gateway) if role == "search" else _read(member, gateway, page))
+            return "; ".join(filter(None, [indexed, found]))
         except ProviderError as error:
             fix = remedies.for_provider(member, entry, role, error)
             raise Trouble(str(error), fix) from None
 
     own = getattr(member.provider, "timeout", None)  # a slow provider that is within its own time works
-    limit = max(limit, own + 2) if isinstance(own, int | float) else limit
+    longest = max(limit, own + 2) if isinstance(own, int | float) else limit
     when_late = remedies.for_provider(member, entry, role, TimedOut(""))
-    return await _try(member.name, role, attempt(), limit, when_late)
+    return await _try(member.name, role, attempt(), longest, when_late)
+
+
+async def _index(provider: object, limit: float) -> str:
+    """What is in its index, if it has one, and what is not; one that takes long is not waited for."""
+    if not isinstance(provider, Indexing):
+        return ""
+    try:
+        async with asyncio.timeout(limit):
+            report = await provider.indexed()
+    except TimeoutError:
+        return f"{summary(await provider.index_report())} (`groundwire index` makes the index now)"
+    return summary(report)
 
 
 async def _search(member: NamedProvider, gateway: ProviderGateway) -> str:

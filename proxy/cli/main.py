@@ -1,6 +1,6 @@
-"""The command line: `serve`, `ask`, `search`, `open`, `check`, `key`, `usage`. Handed arguments and the environment;
-reads the config, puts the house together and prints. Every mistake of the operator ends in one readable message and
-exit code 2.
+"""The command line: `serve`, `ask`, `search`, `open`, `index`, `check`, `key`, `usage`. Handed arguments and the
+environment; reads the config, puts the house together and prints. Every mistake of the operator ends in one readable
+message and exit code 2.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return key.new(given.name)
         from . import check as doctor
         from . import terminal
+        from .index import index
         from .usage import usage
 
         config = load(given.config, os.environ)
         # What they print says it all; but `check` sends people to `search` and `open` to see where a provider fails.
         hide(secrets_of(config))
         set_up(config.log, groundwire="error", providers="critical" if given.command == "check" else "warning")
-        others: dict[str, Command] = {"check": doctor.check, "usage": usage}
+        others: dict[str, Command] = {"check": doctor.check, "usage": usage, "index": index}
         command: Command = others.get(given.command) or getattr(terminal, given.command)
         code = asyncio.run(command(config, given))
         sys.stdout.flush()  # here, where a closed pipe is still ours to handle
@@ -142,6 +143,10 @@ def _parser() -> argparse.ArgumentParser:
     read = add("open", "Run one open_page, as the model would get it.")
     read.add_argument("url", nargs="+")
     read.add_argument("--json", action="store_true", help="print JSON; a list for several URLs")
+
+    indexed = add("index", "Make the indexes of your folders now, and say what is in them and what is not.")
+    indexed.add_argument("--provider", metavar="N", help="the one of this provider alone")
+    indexed.add_argument("--json", action="store_true", help="print JSON, with every file that was skipped")
 
     made = add("key", "Make a key for a client: `groundwire key new`.")
     made.add_argument("action", choices=["new"])

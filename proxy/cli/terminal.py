@@ -23,6 +23,7 @@ from ..values.errors import RequestError, refuse
 from ..values.events import Citation, Event, Failed, TextDelta, ToolStarted
 from ..values.request import ChatRequest
 from ..watching.observer import Observer
+from .indexing import await_indexes, owners_of
 
 
 @asynccontextmanager
@@ -45,6 +46,7 @@ async def ask(config: Config, given: argparse.Namespace) -> int:
         except RequestError as error:
             print(error, file=sys.stderr)
             return 1
+        await await_indexes(house.searchers)
         question = {"role": "user", "content": given.question}
         request = ChatRequest({"model": model, "stream": True, "messages": [question]}, b"", model, stream=True)
         offer = house.preparation.offer(request, offered=bool(house.toolbox.specs))
@@ -76,6 +78,8 @@ async def search(config: Config, given: argparse.Namespace) -> int:
         toolbox = house.toolbox_with(given.provider or "")
         if toolbox.search is None:
             return _none_configured("search")
+        named = house.providers.get(given.provider or "")
+        await await_indexes([named] if named else house.searchers)
         session = toolbox.session(SessionOptions(Ledger(), alone=True))
         arguments = {"query": given.query, "provider": given.provider or "", "limit": given.limit}
         answer = await session.search_once(arguments)
@@ -89,6 +93,7 @@ async def open(config: Config, given: argparse.Namespace) -> int:  # noqa: A001 
     async with opened(config) as house:
         if house.read is None:
             return _none_configured("read")
+        await await_indexes(owners_of(house, given.url))
         session = house.toolbox.session(SessionOptions(Ledger(), alone=True))
         parts = await session.open_once({"urls": given.url})
         if given.json:

@@ -67,6 +67,7 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await house.store.secret()  # says in the log, once, if a shared store is not there
+        house.start_indexes()
         lag.start()
         flushing.start()
         yield

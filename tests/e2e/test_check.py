@@ -92,7 +92,7 @@ def test_when_all_is_well(servers: ExitStack, model: ModelServer, tmp_path: Path
         ("tools", "scripted", "m calls tools"),
         ("search", "searx", "3 results"),
         ("search", "jina", "3 results"),
-        ("search", "library", "can be searched; nothing there is about 'web search'"),
+        ("search", "library", "0 indexed; can be searched; nothing there is about 'web search'"),
         ("read", "jina", f"{len(TEXT)} characters of https://example.com/"),
     ]
     assert report["notes"] == []

@@ -5,6 +5,7 @@ nothing of the environment but what the test says.
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 from pathlib import Path
@@ -15,6 +16,7 @@ import yaml
 
 from tests.e2e.conftest import SITE
 from tests.fakes.groundwire import SCRIPT, config_file, environment, gone, groundwire
+from tests.fakes.island import make_island
 from tests.fakes.model import ModelServer, text
 from tests.fakes.search import FakeSearxng
 from tests.fakes.service import Reply
@@ -269,3 +271,51 @@ def test_a_reader_that_has_seen_enough(folder: Path, command: str, reader: str) 
     said = (folder / "err").read_text()
     assert "Error" not in said
     assert "Traceback" not in said
+
+
+# index
+
+
+def test_index_says_what_it_read_and_what_not(tmp_path: Path) -> None:
+    make_island(tmp_path / "island")
+    (tmp_path / "island/scan.pdf").write_bytes(b"%PDF-1.4 damaged")
+    (tmp_path / "island/map.png").write_bytes(b"\x89PNG")
+    provider = {"name": "island", "type": "local", "options": {"path": str(tmp_path / "island")}}
+    config_file(tmp_path, {"upstreams": [{"name": "demo", "type": "demo"}], "providers": [provider]})
+    made = groundwire(tmp_path, "index")
+    assert made.stdout.splitlines() == [
+        "island: 10 indexed, 2 skipped: 1 because the PDF is damaged or cut short; 1 of another kind (.png 1)",
+        "  scan.pdf: the PDF is damaged or cut short",
+    ]
+    (again,) = json.loads(groundwire(tmp_path, "index", "--provider", "island", "--json").stdout)
+    assert again == {
+        "provider": "island",
+        "documents": 10,
+        "equal": 0,
+        "skipped": [{"path": "scan.pdf", "reason": "the PDF is damaged or cut short"}],
+        "other_kinds": {".png": 1},
+        "kept": True,
+    }
+    checked = groundwire(tmp_path, "check").stdout
+    assert "10 indexed, 2 skipped: 1 because the PDF is damaged" in checked
+    assert "no such document" not in groundwire(tmp_path, "open", "local:island/mine.pdf").stdout
+    assert "212 metres" in groundwire(tmp_path, "search", "how deep is the mine").stdout
+
+
+def test_index_without_a_folder_to_index(tmp_path: Path) -> None:
+    config_file(
+        tmp_path, {"upstreams": [{"name": "demo", "type": "demo"}], "providers": [{"name": "d", "type": "direct"}]}
+    )
+    done = groundwire(tmp_path, "index", code=2)
+    assert "type: local" in done.stderr
+
+
+def test_a_search_shows_how_far_the_index_is(tmp_path: Path) -> None:
+    for number in range(150):
+        page = f"<title>Page {number}</title><p>{'The walrus of the page and its tusks. ' * 100} {number}</p>"
+        (tmp_path / f"{number}.html").write_text(page)
+    provider = {"name": "pages", "type": "local", "options": {"path": str(tmp_path), "index": "memory"}}
+    config_file(tmp_path, {"upstreams": [{"name": "demo", "type": "demo"}], "providers": [provider]})
+    found = groundwire(tmp_path, "search", "walrus tusks", "--json")
+    assert json.loads(found.stdout)["message"] == ""
+    assert re.match(r"pages: indexing, \d+ of 150 documents are ready\n", found.stderr)

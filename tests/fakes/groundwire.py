@@ -33,7 +33,8 @@ SHORTEST_SECRET = 8
 
 
 def environment(env: Mapping[str, str] | None) -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "PYTHONUTF8": "1", **(env or {})}
+    kept = os.environ["XDG_CACHE_HOME"]  # the tests' own: see conftest.py
+    return {"PATH": os.environ["PATH"], "PYTHONUTF8": "1", "XDG_CACHE_HOME": kept, **(env or {})}
 
 
 def groundwire(

@@ -36,7 +36,7 @@ def uses() -> list[tuple[str, str]]:
 
 
 def test_the_documents_show_every_command() -> None:
-    assert set(HELP) == {"serve", "ask", "search", "open", "check", "key", "usage"}
+    assert set(HELP) == {"serve", "ask", "search", "open", "index", "check", "key", "usage"}
     assert {line.split()[0] for page, line in uses() if page == "README.md"} == set(HELP)
 
 

@@ -397,3 +397,12 @@ def test_the_same_page_is_read_the_same_in_every_process() -> None:
         for seed in range(4)
     }
     assert len(told) == 1
+
+
+def test_a_page_that_begins_no_body() -> None:
+    """The parser puts what HTML 4 did not know into the head."""
+    text = "Kelp grows half a metre a day, faster than any tree, and feeds urchins and fish and snails. " * 8
+    html = f"<title>Kelp</title><nav><a href='/a'>A</a></nav><main><h1>Kelp</h1><p>{text}</p></main>"
+    page = extract(html.encode(), "text/html", "", "https://example.org/")
+    assert page.title == "Kelp"
+    assert "half a metre" in page.text

@@ -206,3 +206,22 @@ def test_of_a_long_list_in_which_all_is_wrong_the_first_is_named(shape: type[Bas
     with pytest.raises(ValidationError) as caught:
         shape.model_validate({"query": "x", field: [1] * 1000})
     assert caught.value.error_count() == 1
+
+
+# An answer that is not whole
+
+
+class HalfIndexed:
+    """As a plugin writes it: a mapping."""
+
+    async def search(self, query: SearchQuery) -> dict[str, Any]:
+        hit = {"title": "Tea", "url": "https://e.org/tea", "snippet": "About tea."}
+        return {"results": [hit], "note": "2 of 9 documents are indexed so far [1]", "partial": True}
+
+
+async def test_the_model_is_told_what_is_missing_from_an_answer() -> None:
+    result = await one(Bench(None, HalfIndexed()).session(), search({"query": "tea"}))
+    assert result.ok
+    assert ": 2 of 9 documents are indexed so far (1).\n" in result.text
+    whole = await one(Bench().session(), search({"query": "tea"}))
+    assert "so far" not in whole.text

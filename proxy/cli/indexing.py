@@ -1,0 +1,83 @@
+"""Waiting for indexes of folders: `search`, `ask`, `open` and `index` do, and show how far they are.
+
+Handed providers; shows progress on stderr, as a bar on a terminal, else as a line now and then.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from providers.documents.report import Indexing, Progress, Report
+from providers.errors import ProviderError
+from providers.registry import NamedProvider
+
+from ..house import House
+
+_WIDTH = 30
+
+
+def indexing(members: Iterable[NamedProvider]) -> list[NamedProvider]:
+    return [member for member in members if isinstance(member.provider, Indexing)]
+
+
+async def await_indexes(members: Iterable[NamedProvider]) -> None:
+    """Shows how far they are, and leaves what goes wrong to the search itself."""
+    for member in indexing(members):
+        await indexed(member)
+
+
+async def indexed(member: NamedProvider) -> Report | str:
+    provider: Any = member.provider
+    shown = ShownProgress(member.name, sys.stderr)
+    try:
+        return await provider.indexed(shown)  # type: ignore[no-any-return]
+    except ProviderError as error:
+        return str(error)
+    finally:
+        shown.end()
+
+
+@dataclass
+class ShownProgress:
+    """On a terminal one line that changes; elsewhere a line for every tenth of the work."""
+
+    name: str
+    stream: TextIO
+    _tenth: int = field(default=-1, init=False)
+    _drawn: bool = field(default=False, init=False)
+
+    def __call__(self, progress: Progress) -> None:
+        if not progress.total or not progress.left:
+            return
+        if self.stream.isatty():
+            done = _WIDTH * progress.ready // progress.total
+            bar = "█" * done + "░" * (_WIDTH - done)
+            self._write(f"\r\x1b[K{self.name}: indexing {bar} {progress.ready:,} of {progress.total:,}")
+            self._drawn = True
+            return
+        tenth = 10 * progress.ready // progress.total
+        if tenth > self._tenth:
+            self._tenth = tenth
+            self._write(f"{self.name}: indexing, {progress.ready:,} of {progress.total:,} documents are ready\n")
+
+    def end(self) -> None:
+        if self._drawn:
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        self.stream.write(text)
+        self.stream.flush()
+
+
+def owners_of(house: House, urls: Iterable[str]) -> list[NamedProvider]:
+    """The folders that these documents are from."""
+    members = indexing(house.providers.values())
+    wanted = list(urls)
+    return [member for member in members if any(_owns(member.provider, url) for url in wanted)]
+
+
+def _owns(provider: Any, url: str) -> bool:
+    return bool(provider.owns(url)) if hasattr(provider, "owns") else False
