@@ -56,6 +56,7 @@ FIRST_PASSAGES, MOST_PASSAGES = 60, 3000  # that are looked at for the best docu
 # Ranking costs about a microsecond for each passage and word. So the rare words choose the passages, which they do
 # better than the common ones anyhow, and all words together put the best of these in order.
 REORDERED = 20  # of the best passages
+ABOVE = 0.5  # what a word counts that only the title or the heading holds: many passages stand below these
 RANKED = 4000  # passages that a search may rank
 MERGE_FROM = 500  # documents written at once, after which the index is put in order for those who search
 PATIENCE = 20.0  # seconds to wait for another process that writes
@@ -325,8 +326,8 @@ def _in_order(rows: list[Row], weights: Mapping[str, float]) -> list[tuple[int, 
 
     def weight(row: Row) -> float:
         _, title, heading, text = row
-        held = set(index_words(f"{title} {heading} {text}").split())
-        return -sum(weight for word, weight in weights.items() if word in held)
+        said, above = set(index_words(text).split()), set(_title_words(title, heading).split())
+        return -sum(rare * (1.0 if word in said else ABOVE * (word in above)) for word, rare in weights.items())
 
     best = sorted(rows[:REORDERED], key=weight) if len(weights) > 1 else rows[:REORDERED]
     return [(content, text) for content, _, _, text in [*best, *rows[REORDERED:]]]

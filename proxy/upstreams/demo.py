@@ -134,19 +134,18 @@ def read_result(result: str) -> Iterator[Reading]:
 
 
 def compose(question: str, readings: Sequence[Reading]) -> str:
-    """The sentences that match best, in the order they stand in their sources, each with its source's number."""
-    quotes = _quotes(readings)
-    chosen = _chosen(question, [sentence for _, sentence in quotes])
-    if not chosen:
-        return NO_MATCH
-    return HONEST + "\n\n" + " ".join(f"{quotes[at][1]} [{quotes[at][0]}]" for at in sorted(chosen))
+    """The sentences that match best, in the order they stand in their sources, each with its source's number. What was
+    opened was chosen from all that was found: hits are quoted only where it says nothing."""
+    for quoted in ([reading for reading in readings if reading.opened], readings):
+        quotes = _quotes(quoted)
+        if chosen := _chosen(question, [sentence for _, sentence in quotes]):
+            return HONEST + "\n\n" + " ".join(f"{quotes[at][1]} [{quotes[at][0]}]" for at in sorted(chosen))
+    return NO_MATCH
 
 
 def _quotes(readings: Sequence[Reading]) -> list[tuple[int, str]]:
-    """Every sentence with its source's number: of an opened page those of the page alone, torn ones only in need."""
-    opened = {reading.n for reading in readings if reading.opened}
-    whole = [reading for reading in readings if reading.opened or reading.n not in opened]
-    quotes = [(reading.n, sentence) for reading in whole for sentence in sentences(reading.text)]
+    """Every sentence with its source's number, torn ones only in need."""
+    quotes = [(reading.n, sentence) for reading in readings for sentence in sentences(reading.text)]
     return [quote for quote in quotes if not _is_torn(quote[1])] or quotes
 
 

@@ -37,7 +37,7 @@ def test_a_server_answers_from_what_is_ready_and_says_so(tmp_path: Path) -> None
         with Groundwire({"upstreams": [{"name": "demo", "type": "demo"}], "providers": providers}) as proxy:
             half = searched(proxy, "how many steps has the tower")
             assert half["results"][0]["url"] == "local:island/tower.md"
-            assert "The search was not complete: 1 of 11 documents are indexed so far" in half["message"]
+            assert "island: 1 of 11 documents are indexed so far" in half["message"]
             assert "1 of 11 documents are indexed so far" in searched(proxy, "seventeen wooden racks")["message"]
 
 
