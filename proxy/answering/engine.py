@@ -108,6 +108,7 @@ class _Answering:
         self._session: ToolSession | None = None  # opened with the first call: most requests never search
         self._early: asyncio.Task[list[ToolResult]] | None = None  # calls of ours that run while the model still speaks
         self._shown: list[str] = []  # the text that the client has seen
+        self._called = False  # has the model called tools of ours? A client's retry would do it all again
         self._asking = False  # is the model speaking?
         self._said = 0  # characters of this round
         self._time_to_answer = asyncio.get_running_loop().time() + engine.max_seconds
@@ -167,7 +168,7 @@ class _Answering:
             self._early = asyncio.create_task(self._tools().run(calls))
 
     async def _run_tools(self, action: RunTools, loop: ToolLoop) -> AsyncGenerator[list[Event], None]:
-        session = self._tools()
+        session, self._called = self._tools(), True
         if self._early:  # the session remembers what it found
             await self._early
             self._early = None
@@ -198,8 +199,7 @@ class _Answering:
                 out.append(UsageSeen({**event.usage, **_tool_usage(self._session), **self._cost()}))
             elif isinstance(event, Failed):
                 out += self._citer.release()
-                ran = self._session is not None  # a retry would do it all again
-                out.append(replace(event, headers={**event.headers, **NO_RETRY}) if ran else event)
+                out.append(replace(event, headers={**event.headers, **NO_RETRY}) if self._called else event)
             else:
                 out.append(event)
         return self._note(out)

@@ -157,21 +157,6 @@ def test_searched_before_it_is_asked(first: Groundwire, model: ModelServer, stre
     assert usage["total_tokens"] == 15
 
 
-def test_the_client_hears_of_it_at_once(first: Groundwire, model: ModelServer) -> None:
-    model.script(text("Late.", delay=1.0))
-    body = {"model": "m", "messages": [QUESTION], "stream": True}
-    with httpx.stream("POST", f"{first.url}/chat/completions", json=body, timeout=20) as answer:
-        assert answer.status_code == 200
-        assert next(answer.iter_raw()).startswith(b": ping")
-        assert model.sent_pieces < 4
-
-
-def test_an_error_of_the_model_then_comes_in_the_stream(first: Groundwire, model: ModelServer) -> None:
-    model.script(Turn(status=500, body=b'{"error":{"message":"broken","code":"x"}}'))
-    answer = ask(first, stream=True)
-    assert chunks(answer)[-1]["error"]["message"] == "broken"
-
-
 @pytest.mark.parametrize(
     ("content", "reason"),
     [("Hello!", "greeting"), ("Thanks a lot", "thanks"), ("Translate into French: The cat sleeps.", "translation")],
