@@ -68,6 +68,7 @@ class Ledger:
         self._last = highest
         self._by_number: dict[int, Source] = {}
         self._by_page: dict[str, int] = {}
+        self._withdrawn: set[int] = set()
 
     def add(
         self, url: str, title: str = "", snippet: str = "", date: str | None = None, *, final_url: str = ""
@@ -93,12 +94,19 @@ class Ledger:
     def give(self, n: int, text: str, basis: Basis) -> Source:
         """The model is given this text of the source. What the page itself says takes the place of what an engine says
         of it, and never the other way round."""
+        self._withdrawn.discard(n)
         source = self._by_number[n]
         if text and not (source.basis == "page" and basis == "snippet"):
             before = source.given if source.basis == basis else ()
             source = replace(source, given=_bounded((*before, text)), basis=basis)
             self._by_number[n] = source
         return source
+
+    def withdraw(self, *numbers: int) -> None:
+        """The model is given nothing of these after all: they cannot be cited, unless it is given them again."""
+        for n in numbers:
+            self._by_number[n] = replace(self._by_number[n], given=(), basis="snippet")
+        self._withdrawn.update(numbers)
 
     def restore(self, n: int, url: str, title: str = "") -> None:
         """A number that an earlier answer of ours gave to a page keeps it. The first to claim a number holds it."""
@@ -107,7 +115,8 @@ class Ledger:
             self._put(n, url, title, "", None)
 
     def get(self, n: int) -> Source | None:
-        return self._by_number.get(n)
+        """The source that a marker with this number cites."""
+        return None if n in self._withdrawn else self._by_number.get(n)
 
     def __iter__(self) -> Iterator[Source]:
         return iter(self._by_number.values())

@@ -175,8 +175,14 @@ MUST_CALL_ONE = "Your next message must be a call of {name}."
 
 # The query for a search that comes before the question
 
-REWRITE_QUERY = (
-    "Write the web search query that finds what the user's last message asks for. It must be understood without the "
-    "conversation: put names in place of words like it, she or there. Answer with the query alone, on one line."
+DECIDE_SEARCH = (
+    "Do you need facts from the web to answer the user's last message? If it is a greeting or thanks, a sum, something "
+    "private, or wants a text written, translated, summarised, corrected or sorted, the answer is NONE. Otherwise the "
+    "answer is 2 to 6 search keywords that are understood without the conversation: names in place of words like it or "
+    "she, and nothing private.\n"
+    "Who won it in 2022? (after a question about the World Cup) -> World Cup 2022 winner\n"
+    "Fix this sentence: he go home -> NONE\n"
+    "Write a mail to my boss -> NONE\n"
+    "Answer with NONE or with the keywords alone, on one line."
 )
 SPEAKERS = {"user": "User", "assistant": "Assistant"}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from providers.base import SearchQuery
 from providers.chain import Found
 from providers.errors import ProviderError
 from providers.places import asked_by
+from providers.text.relevance import relevance
 
 from . import open_page, prompts, web_search
 from .base import OPEN_PAGE, BadArguments, Tool, ToolCall, ToolOutput, ToolResult, decode_arguments, validate
@@ -111,6 +112,14 @@ class ToolSession:
             return SearchAnswer(query, message=f"{error}.", ok=False, fault="arguments")
         return web_search.numbered(self, await web_search.find(self, given))
 
+    async def search_first(self, query: str) -> SearchAnswer:
+        """One search for a model that called for none: hits that do not speak of the query are left out."""
+        try:
+            given = validate(SearchArguments, {"query": query})
+        except BadArguments as error:
+            return SearchAnswer(query, message=f"{error}.", ok=False, fault="arguments")
+        return web_search.numbered(self, web_search.speaking(await web_search.find(self, given)))
+
     async def open_once(self, arguments: Mapping[str, Any]) -> list[PagePart]:
         """Pages for the operator, as values. What a person typed has its provenance."""
         try:
@@ -133,10 +142,38 @@ class ToolSession:
             return search_text(answer, self.fence, _today(), cite=self.options.cite)
         return pages_text(answer, self.fence, cite=self.options.cite)
 
-    def reading(self, answer: SearchAnswer, parts: Sequence[PagePart], named: Sequence[str] = ()) -> str:
-        """A search and the pages it led to, for a model that called neither. `named` are pages that the user names."""
+    async def read_first(
+        self, urls: Sequence[str], query: str, named: Collection[str], room: float, weigh: Callable[[str], float]
+    ) -> list[PagePart]:
+        """Pages for a model that called for none, as many tokens of them as there is room for. Of those that nobody
+        named the ones are left out that do not speak of the query."""
+        parts = await open_page.read_within(self, urls, query, room, weigh)
+        speaking = [part for part in parts if part[0].url in named or _speaks(query, part[0].content)]
+        return open_page.numbered(self, speaking)
+
+    def reading(
+        self,
+        answer: SearchAnswer,
+        parts: Sequence[PagePart],
+        named: Sequence[str] = (),
+        holds: Callable[[str], bool] = lambda text: True,
+    ) -> str:
+        """A search and the pages it led to, for a model that called neither; empty if it cannot hold any of it. `named`
+        are pages that the user names. What is left out was not given: nothing can be cited for it."""
         missed = [part for part in parts[: len(named)] if part.error]
-        return reading_text(answer, parts, missed, self.fence, _today(), cite=self.options.cite)
+        read = [part for part in parts if part.source]
+        opened = {part.source.n for part in read if part.source}
+        hits = [source for source in answer.sources if source.n not in opened]
+        while True:
+            shown = replace(answer, sources=tuple(hits))
+            text = reading_text(shown, [*read, *missed], missed, self.fence, _today(), cite=self.options.cite)
+            if holds(text):
+                return text
+            if not hits and not read:
+                return ""
+            last = hits.pop() if hits else read.pop().source
+            if last:
+                self.ledger.withdraw(last.n)
 
     # For the tools
 
@@ -202,6 +239,10 @@ class ToolSession:
             reason = at_once if self._calls_left is None else prompts.CALLS_USED_UP
             return ToolResult(call_id, prompts.NOT_RUN.format(reason=reason), ok=False)
         return ToolResult(call_id, output.text, output.ok, output.provider, output.sources)
+
+
+def _speaks(query: str, text: str) -> bool:
+    return not query or not text or relevance(query, [text])[0] > 0
 
 
 def _today() -> str:

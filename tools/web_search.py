@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 from providers.base import SearchQuery, TimeRange
 from providers.chain import AllFailed, Found
 from providers.errors import BadRequest, NoResults, ProviderError
+from providers.text.relevance import relevance
 
 from . import open_page, prompts
 from .base import WEB_SEARCH, BadArguments, Strings, Tool, ToolOutput, ToolSpec, described
@@ -165,6 +166,17 @@ def numbered(session: ToolSession, unnumbered: Unnumbered) -> SearchAnswer:
     query, found = unnumbered
     session.provenance.add(hit.url for hit in found.results.results)
     return answer(query, found, session.ledger, session.longest_snippet)
+
+
+def speaking(unnumbered: Unnumbered) -> Unnumbered:
+    """Without the hits that hold no word of the query. Who says nothing of a page but its address may be right."""
+    if isinstance(unnumbered, SearchAnswer):
+        return unnumbered
+    query, found = unnumbered
+    hits = found.results.results
+    scores = relevance(query.text, [f"{hit.title} {hit.snippet}" for hit in hits])
+    kept = tuple(hit for hit, score in zip(hits, scores, strict=True) if score > 0 or not hit.snippet.strip())
+    return query, replace(found, results=replace(found.results, results=kept))
 
 
 async def settle(session: ToolSession, unnumbered: Unnumbered) -> ToolOutput:
