@@ -18,7 +18,7 @@ from providers.base import SearchQuery
 from providers.chain import Found
 from providers.errors import ProviderError
 from providers.places import asked_by
-from providers.text.relevance import relevance
+from providers.urls import encode_url
 
 from . import open_page, prompts, web_search
 from .base import OPEN_PAGE, BadArguments, Tool, ToolCall, ToolOutput, ToolResult, decode_arguments, validate
@@ -29,12 +29,14 @@ from .pages import ReadPage
 from .provenance import Provenance, Refused
 from .reading import PageReader
 from .render import PagePart, SearchAnswer, escape, pages_text, reading_text, search_text, sentence
+from .result_pages import speaks, with_passages
 from .web_search import MAX_SNIPPET, SearchArguments
 
 if TYPE_CHECKING:
     from .toolbox import Toolbox
 
 SHORTEST_SNIPPET = 100
+READ_FOR_WEAK = 2  # pages that each search of a weak model reads by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ class ToolSession:
         except BadArguments as error:
             query = str(arguments.get("query", ""))
             return SearchAnswer(query, message=f"{error}.", ok=False, fault="arguments")
-        return web_search.numbered(self, await web_search.find(self, given))
+        return await with_passages(self, web_search.numbered(self, await web_search.find(self, given)))
 
     async def search_first(self, query: str) -> SearchAnswer:
         """One search for a model that called for none: hits that do not speak of the query are left out."""
@@ -148,7 +150,8 @@ class ToolSession:
         """Pages for a model that called for none, as many tokens of them as there is room for. Of those that nobody
         named the ones are left out that do not speak of the query."""
         parts = await open_page.read_within(self, urls, query, room, weigh)
-        speaking = [part for part in parts if part[0].url in named or _speaks(query, part[0].content)]
+        wanted = {*named, *map(encode_url, named)}
+        speaking = [part for part in parts if part[0].url in wanted or speaks(query, part[0].content)]
         return open_page.numbered(self, speaking)
 
     def reading(
@@ -193,9 +196,11 @@ class ToolSession:
             return await self._toolbox.search.search(query, provider or None, asking.caller, asking.observe, only)
 
     @property
-    def reads_ahead(self) -> bool:
-        """Whether a search should bring along what its best pages say: for a weak model, the first time."""
-        return self.options.assist and self._may_run(OPEN_PAGE) and not self.pages
+    def pages_ahead(self) -> int:
+        """How many of its best pages a search brings along. Half of what may be opened stays for who calls for it."""
+        wanted = max(self._policy.read_results, READ_FOR_WEAK if self.options.assist else 0)
+        left = self.reader.most // 2 - self.pages
+        return max(min(wanted, left), 0) if self._may_run(OPEN_PAGE) else 0
 
     # Calls
 
@@ -239,10 +244,6 @@ class ToolSession:
             reason = at_once if self._calls_left is None else prompts.CALLS_USED_UP
             return ToolResult(call_id, prompts.NOT_RUN.format(reason=reason), ok=False)
         return ToolResult(call_id, output.text, output.ok, output.provider, output.sources)
-
-
-def _speaks(query: str, text: str) -> bool:
-    return not query or not text or relevance(query, [text])[0] > 0
 
 
 def _today() -> str:

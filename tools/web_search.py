@@ -17,13 +17,14 @@ from providers.chain import AllFailed, Found
 from providers.errors import BadRequest, NoResults, ProviderError
 from providers.text.relevance import relevance
 
-from . import open_page, prompts
+from . import prompts
 from .base import WEB_SEARCH, BadArguments, Strings, Tool, ToolOutput, ToolSpec, described
 from .clean import one_line
 from .ledger import Ledger
 from .options import SessionOptions, ToolPolicy
 from .provenance import Domains, domain_of, holds_secret, normalise
 from .render import MAX_TITLE, SearchAnswer, SearchFault, escape, remark, sentence
+from .result_pages import with_passages
 
 if TYPE_CHECKING:
     from .session import ToolSession
@@ -32,7 +33,6 @@ MAX_QUERY = 400
 MOST_RESULTS = 20
 MAX_SNIPPET = 1500
 MAX_DIRECT = 2000
-READ_AHEAD = 2  # pages that the first search of a weak model reads by itself
 
 _DOMAIN_LIST: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
 _DAY = {"type": "string", "format": "date"}
@@ -180,15 +180,9 @@ def speaking(unnumbered: Unnumbered) -> Unnumbered:
 
 
 async def settle(session: ToolSession, unnumbered: Unnumbered) -> ToolOutput:
-    """The results; for a weak model the first search brings along what its best pages say."""
-    found = numbered(session, unnumbered)
-    texts = [session.text(found)]
-    if found.sources and session.reads_ahead:
-        best = open_page.OpenArguments(urls=[source.url for source in found.sources[:READ_AHEAD]], query=found.query)
-        parts = open_page.numbered(session, await open_page.read(session, best))
-        if pages := [part for part in parts if part.source]:
-            texts.append(session.text(pages))
-    return ToolOutput("\n\n".join(texts), found.ok, found.provider, found.sources)
+    """The results, where it is wanted with what their best pages say."""
+    found = await with_passages(session, numbered(session, unnumbered))
+    return ToolOutput(session.text(found), found.ok, found.provider, found.sources)
 
 
 def progress(arguments: Mapping[str, Any]) -> str:

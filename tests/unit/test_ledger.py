@@ -126,6 +126,17 @@ def test_texts_are_no_part_of_what_a_source_is() -> None:
     assert hash(ledger.give(before.n, "more", "page")) == hash(before)
 
 
+def test_what_was_taken_back_cannot_be_cited_until_it_is_given_again() -> None:
+    ledger = Ledger()
+    n = ledger.add("https://e.org/a").n
+    ledger.give(n, "text", "page")
+    ledger.withdraw(n)
+    assert ledger.get(n) is None
+    assert [(source.given, source.basis) for source in ledger] == [((), "snippet")]
+    assert ledger.give(n, "again", "snippet") == ledger.get(n)
+    assert ledger.add("https://e.org/a").n == n
+
+
 def test_an_empty_text_gives_nothing() -> None:
     ledger = Ledger()
     source = ledger.give(ledger.add("https://e.org/a").n, "", "page")
