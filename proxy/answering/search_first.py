@@ -26,7 +26,7 @@ from .query_plan import Plan, Planner, deciding, question, with_sources
 from .room import Room, room_for
 
 BEST_PAGES = 3
-MOST_SECONDS = 20.0  # that the model may take to say what is searched
+MOST_SECONDS = 10.0  # that the model may take to say what is searched: before a stream begins without it
 
 
 class FirstSearch:

@@ -231,7 +231,7 @@ def lists_no_tools(entry: Mapping[str, Any]) -> bool:
 def listed_context(entry: Mapping[str, Any]) -> int:
     """The model's context in tokens. Seen: llama.cpp, vLLM, OpenRouter, Groq, LM Studio and Mistral, in this order."""
     meta = entry.get("meta")
-    said = [meta.get("n_ctx") if isinstance(meta, Mapping) else None]
+    said = [entry.get("slot_context"), meta.get("n_ctx") if isinstance(meta, Mapping) else None]
     said += [entry.get(key) for key in ("max_model_len", "context_length", "context_window", "max_context_length")]
     return next((size for size in said if isinstance(size, int) and size > 0), 0)
 

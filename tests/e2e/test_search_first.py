@@ -194,6 +194,15 @@ def test_a_conversation_that_fills_half_is_handed_less(tmp_path: Path) -> None:
         assert 0.8 * 4096 < filled < 4096 - 300
 
 
+def test_the_context_of_a_slot_of_llama_cpp_counts(tmp_path: Path) -> None:
+    with BoundedModel(2048) as model, handing(tmp_path, model) as proxy:
+        model.listing = [{"id": "m", "owned_by": "llamacpp", "meta": {"n_ctx": 8192}}]
+        model.props = {"default_generation_settings": {"n_ctx": 2048}}
+        assert said(ask(proxy, ASKED, max_tokens=300)).startswith("Scattering [[1]]")
+        assert len(model.requests) == 2, "none was refused"
+        assert model.asked_with[-1] >= 0.5 * 2048
+
+
 def test_another_script_is_counted_as_what_it_is(tmp_path: Path) -> None:
     with (
         BoundedModel(4096) as model,
