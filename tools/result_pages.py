@@ -33,6 +33,7 @@ async def with_passages(session: ToolSession, found: SearchAnswer) -> SearchAnsw
     finally:
         for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)  # who asks for such a page next asks anew
     shown = [_shown(session, source, parts, found.query) for source, parts in zip(best, read, strict=True)]
     return replace(found, sources=(*shown, *found.sources[len(best) :]))
 

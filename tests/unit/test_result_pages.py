@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from providers.base import Page, SearchQuery, SearchResult
+from providers.base import SearchQuery, SearchResult
+from tests.fakes.clock import in_leaping_time
 from tests.fakes.toolbox import Bench, one, open_page, search
 from tools import result_pages
 from tools.options import ToolPolicy
@@ -99,26 +100,22 @@ async def test_a_page_that_fails_or_speaks_of_something_else_leaves_the_snippet(
     assert "could not be opened" not in result.text
 
 
-async def test_who_is_too_slow_is_not_waited_for_and_can_still_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = pages_in(2)
-    at_work, go_on = asyncio.Event(), asyncio.Event()
-    read = bench.shelf.read
+def test_who_is_too_slow_is_not_waited_for_and_can_still_be_opened() -> None:
+    class Two:
+        async def search(self, query: SearchQuery) -> list[SearchResult]:
+            return [SearchResult(name, f"https://{name}.org/topic1", "A line.") for name in ("late", "soon")]
 
-    async def slow(url: str) -> Page:
-        if not go_on.is_set() and url.endswith("/1") and "e.org" in url:
-            at_work.set()
-            await go_on.wait()
-        return await read(url)
+    async def check() -> None:
+        bench = Bench(ToolPolicy(read_results=2), Two())
+        session = bench.session()
+        result = await one(session, search({"query": "topic1"}))
+        assert asyncio.get_running_loop().time() == result_pages.MOST_SECONDS
+        assert [source.basis for source in bench.ledger] == ["snippet", "page"]
+        opened = await one(session, open_page({"url": result.sources[0].url}))
+        assert opened.ok
+        assert bench.shelf.read_urls.count("https://late.org/topic1") == 2
 
-    bench.shelf.read = slow  # type: ignore[method-assign]
-    monkeypatch.setattr(result_pages, "MOST_SECONDS", 0.05)
-    session = bench.session()
-    result = await one(session, search({"query": "topic1", "limit": 2}))
-    assert at_work.is_set()
-    assert [source.basis for source in bench.ledger] == ["snippet", "page"]
-    go_on.set()
-    opened = await one(session, open_page({"url": result.sources[0].url}))
-    assert opened.ok
+    in_leaping_time(check())
 
 
 async def test_a_search_for_nobodys_model_reads_them_too() -> None:
