@@ -15,6 +15,7 @@ from .errors import Outcome, Unavailable
 
 Role = Literal["search", "read"]
 TimeRange = Literal["d", "w", "m", "y", "all"]
+Basis = Literal["page", "snippet"]  # what a text is: of the page itself, or an engine's line about it
 
 # What is kept of an answer, whoever gave it: far more than anybody is shown.
 MOST_HITS = 100
@@ -49,6 +50,7 @@ class SearchResult:
     date: str | None = None
     author: str | None = None
     score: float | None = None  # as the service counts it; no two count alike
+    basis: Basis = "snippet"  # of the snippet: `page` where it is a passage of the page, word for word
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,7 @@ _READ: Mapping[str, Callable[[Any], object]] = {
     "links": lambda links: tuple(str(link) for link in links or ()),
     "public": bool,
     "score": lambda score: float(score) if isinstance(score, int | float) else None,
+    "basis": lambda basis: "page" if basis == "page" else "snippet",
 }
 
 

@@ -77,6 +77,7 @@ class House:
             parameters=tools.parameters,
             max_opens=tools.max_opens,
             max_characters=tools.max_characters,
+            read_results=tools.read_results,
         )
         self.toolbox = Toolbox(self.search, self.read, policy)
         style, footer = config.citations.style, config.citations.footer

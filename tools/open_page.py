@@ -5,7 +5,7 @@ arguments and its session; hands on numbered `PagePart`s, and those as the model
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +27,7 @@ from .render import PagePart, sentence
 if TYPE_CHECKING:
     from .session import ToolSession
 
+_SAMPLE = 4000  # characters by which the weight of a page is known
 _PARAMETERS: dict[str, dict[str, Any]] = {
     "url": {"type": "string"},
     "urls": {"type": "array", "items": {"type": "string"}},
@@ -89,6 +90,34 @@ async def read(session: ToolSession, given: OpenArguments) -> Unnumbered:
     return parts
 
 
+async def read_within(
+    session: ToolSession, urls: Sequence[str], query: str, room: float, weigh: Callable[[str], float]
+) -> Unnumbered:
+    """Pages for who asked for none of them, best first: all that is chosen together weighs no more than `room`. What
+    one leaves of its share is there for the next."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_sample(session, url)) for url in urls]
+    parts: Unnumbered = []
+    for place, (url, task) in enumerate(zip(urls, tasks, strict=True)):
+        sample = task.result()
+        weight = weigh(sample) / len(sample) if sample else 1.0
+        share = int(room / (len(urls) - place) / weight)
+        if share < SHORTEST:
+            continue
+        (part,) = await read(session, OpenArguments(urls=[url], query=query, max_length=share))
+        parts.append(part)
+        room -= weigh(part[0].content)
+    return parts
+
+
+async def _sample(session: ToolSession, url: str) -> str:
+    """The beginning of a page; nothing of one that cannot be read, as whoever reads it will hear."""
+    try:
+        return (await session.reader.page(url)).text[:_SAMPLE]
+    except (Refused, ProviderError):
+        return ""
+
+
 async def _read_one(
     session: ToolSession, url: str, given: OpenArguments, max_length: int
 ) -> tuple[PagePart, ReadPage | None]:
@@ -105,7 +134,8 @@ def numbered(session: ToolSession, parts: Unnumbered) -> list[PagePart]:
 def _numbered(session: ToolSession, part: PagePart, page: ReadPage | None) -> PagePart:
     if page is None or part.error:
         return part
-    source = session.ledger.add(page.address.url, page.title, date=page.date, final_url=page.final_url)
+    known = session.ledger.add(page.address.url, page.title, date=page.date, final_url=page.final_url)
+    source = session.ledger.give(known.n, part.content, "page")
     session.provenance.add_page(page.address, page.final_url, page.links)
     truncated = part.truncated or page.text.startswith(CUT_SHORT)
     return replace(part, source=source, title=part.title or source.title, truncated=truncated)

@@ -30,6 +30,7 @@ class ToolPolicy:
     max_characters: int = 100_000  # of pages, over all calls of one request
     max_opens_per_host: int = 4
     max_searches: int = 20
+    read_results: int = 0  # pages of the best hits that a search reads by itself
     max_parallel: int = 8
 
 

@@ -43,7 +43,7 @@ class PageReader:
         self._domains = domains
         self._provenance = provenance
         # Without a model there is nobody to mislead: whoever asks may open what it names.
-        self._most = MOST_URLS if options.alone else policy.max_opens
+        self.most = MOST_URLS if options.alone else policy.max_opens
         self._most_per_host = MOST_URLS if options.alone else policy.max_opens_per_host
         self._opened_of: Counter[str] = Counter()  # by host
         self._pages: dict[str, asyncio.Task[ReadPage]] = {}
@@ -56,7 +56,7 @@ class PageReader:
     @property
     def spent(self) -> bool:
         """Whether the pages or the characters of this request are used up."""
-        return self.opened >= self._most or self._room < SHORTEST
+        return self.opened >= self.most or self._room < SHORTEST
 
     def reserve(self, pages: int, wanted: int | None) -> int:
         """How many characters each of so many pages may have, or 0 if there is no room left. They are taken at once,
@@ -85,7 +85,7 @@ class PageReader:
             raise Refused(prompts.FOREIGN_DOMAIN)
         address = self._provenance.admit(url)
         page = normalise(address.url)
-        if page not in self._pages:
+        if page not in self._pages or self._pages[page].cancelled():  # by somebody who could not wait for it
             self._count(host_of(page))
             self._pages[page] = asyncio.create_task(self._fetch(address))
         return await self._pages[page]
@@ -94,7 +94,7 @@ class PageReader:
         allowed = self._options.most_pages
         if allowed is not None and self.opened >= allowed:  # the client's own bound: it may still search
             raise Refused(prompts.PAGES_USED_UP.format(opened=allowed))
-        if self.opened >= self._most:
+        if self.opened >= self.most:
             raise Refused(prompts.PAGES_USED_UP.format(opened=self.opened))
         if self._opened_of[host] >= self._most_per_host:
             raise Refused(prompts.SITE_USED_UP.format(opened=self._opened_of[host]))

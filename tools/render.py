@@ -17,6 +17,7 @@ from .ledger import Source
 
 MAX_TITLE = 200
 MAX_SHOWN_QUERY = 100
+FEW = 2  # things to read: below that a model is told that there is not more
 # Why a search has no results: nothing was found, it could not be made like this, or nobody was able to serve it.
 SearchFault = Literal["", "arguments", "providers"]
 
@@ -86,11 +87,12 @@ def reading_text(
     if not blocks:
         return search_text(answer, fence, today, cite=cite) if answer.query else pages_text(parts, fence, cite=cite)
     numbers = [*opened, *(source.n for source in rest)]
+    little = [prompts.LITTLE_FOUND] if answer.query and len(blocks) < FEW else []
     lines = [
         *(_page_text(part, fence, cite) for part in missed),
         f"{prompts.TODAY.format(today=today)} {prompts.UNTRUSTED}",
         *fenced(fence, blocks),
-        *([prompts.CITE.format(n=min(numbers))] if numbers and cite else []),
+        " ".join([*little, prompts.ANSWER_FROM, *([prompts.CITE.format(n=min(numbers))] if numbers and cite else [])]),
     ]
     return "\n".join(lines)
 

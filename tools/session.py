@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from providers.base import SearchQuery
 from providers.chain import Found
 from providers.errors import ProviderError
 from providers.places import asked_by
+from providers.urls import encode_url
 
 from . import open_page, prompts, web_search
 from .base import OPEN_PAGE, BadArguments, Tool, ToolCall, ToolOutput, ToolResult, decode_arguments, validate
@@ -27,12 +28,14 @@ from .pages import ReadPage
 from .provenance import Provenance, Refused
 from .reading import MOST_URLS, PageReader
 from .render import PagePart, SearchAnswer, escape, pages_text, reading_text, search_text, sentence
+from .result_pages import speaks, with_passages
 from .web_search import MAX_QUERY, MAX_SNIPPET, SearchArguments
 
 if TYPE_CHECKING:
     from .toolbox import Toolbox
 
 SHORTEST_SNIPPET = 100
+READ_FOR_WEAK = 2  # pages that each search of a weak model reads by itself
 LONGEST_NAME = 500  # of an address that is none, as far as it is repeated
 
 
@@ -115,7 +118,15 @@ class ToolSession:
             given_query = arguments.get("query")
             query = one_line(given_query, MAX_QUERY) if isinstance(given_query, str) else ""
             return SearchAnswer(query, message=f"{error}.", ok=False, fault="arguments")
-        return web_search.numbered(self, await web_search.find(self, given))
+        return await with_passages(self, web_search.numbered(self, await web_search.find(self, given)))
+
+    async def search_first(self, query: str) -> SearchAnswer:
+        """One search for a model that called for none: hits that do not speak of the query are left out."""
+        try:
+            given = validate(SearchArguments, {"query": query})
+        except BadArguments as error:
+            return SearchAnswer(query, message=f"{error}.", ok=False, fault="arguments")
+        return web_search.numbered(self, web_search.speaking(await web_search.find(self, given)))
 
     async def open_once(self, arguments: Mapping[str, Any]) -> list[PagePart]:
         """Pages for the operator, as values. What a person typed has its provenance."""
@@ -138,10 +149,39 @@ class ToolSession:
             return search_text(answer, self.fence, self.options.today, cite=self.options.cite)
         return pages_text(answer, self.fence, cite=self.options.cite)
 
-    def reading(self, answer: SearchAnswer, parts: Sequence[PagePart], named: Sequence[str] = ()) -> str:
-        """A search and the pages it led to, for a model that called neither. `named` are pages that the user names."""
+    async def read_first(
+        self, urls: Sequence[str], query: str, named: Collection[str], room: float, weigh: Callable[[str], float]
+    ) -> list[PagePart]:
+        """Pages for a model that called for none, as many tokens of them as there is room for. Of those that nobody
+        named the ones are left out that do not speak of the query."""
+        parts = await open_page.read_within(self, urls, query, room, weigh)
+        wanted = {*named, *map(encode_url, named)}
+        speaking = [part for part in parts if part[0].url in wanted or speaks(query, part[0].content)]
+        return open_page.numbered(self, speaking)
+
+    def reading(
+        self,
+        answer: SearchAnswer,
+        parts: Sequence[PagePart],
+        named: Sequence[str] = (),
+        holds: Callable[[str], bool] = lambda text: True,
+    ) -> str:
+        """A search and the pages it led to, for a model that called neither; empty if it cannot hold any of it. `named`
+        are pages that the user names. What is left out was not given: nothing can be cited for it."""
         missed = [part for part in parts[: len(named)] if part.error]
-        return reading_text(answer, parts, missed, self.fence, self.options.today, cite=self.options.cite)
+        read = [part for part in parts if part.source]
+        opened = {part.source.n for part in read if part.source}
+        hits = [source for source in answer.sources if source.n not in opened]
+        while True:
+            shown = replace(answer, sources=tuple(hits))
+            text = reading_text(shown, [*read, *missed], missed, self.fence, self.options.today, cite=self.options.cite)
+            if holds(text):
+                return text
+            if not hits and not read:
+                return ""
+            last = hits.pop() if hits else read.pop().source
+            if last:
+                self.ledger.withdraw(last.n)
 
     # For the tools
 
@@ -161,9 +201,11 @@ class ToolSession:
             return await self._toolbox.search.search(query, provider or None, asking.caller, asking.observe, only)
 
     @property
-    def reads_ahead(self) -> bool:
-        """Whether a search should bring along what its best pages say: for a weak model, the first time."""
-        return self.options.assist and self._may_run(OPEN_PAGE) and not self.pages
+    def pages_ahead(self) -> int:
+        """How many of its best pages a search brings along. Half of what may be opened stays for who calls for it."""
+        wanted = max(self._policy.read_results, READ_FOR_WEAK if self.options.assist else 0)
+        left = self.reader.most // 2 - self.pages
+        return max(min(wanted, left), 0) if self._may_run(OPEN_PAGE) else 0
 
     # Calls
 

@@ -15,14 +15,16 @@ from pydantic_core import PydanticCustomError
 from providers.base import SearchQuery, TimeRange
 from providers.chain import AllFailed, Found
 from providers.errors import BadRequest, NoResults, ProviderError
+from providers.text.relevance import relevance
 
-from . import open_page, prompts
+from . import prompts
 from .base import OPEN_PAGE, WEB_SEARCH, BadArguments, Circumstances, Strings, Tool, ToolOutput, ToolSpec, described
 from .clean import one_line
 from .ledger import Ledger
 from .options import SessionOptions, ToolPolicy
 from .provenance import Domains, domain_of, holds_secret, normalise
 from .render import MAX_TITLE, SearchAnswer, SearchFault, escape, remark, sentence
+from .result_pages import with_passages
 
 if TYPE_CHECKING:
     from .session import ToolSession
@@ -31,7 +33,6 @@ MAX_QUERY = 400
 MOST_RESULTS = 20
 MAX_SNIPPET = 1500
 MAX_DIRECT = 2000
-READ_AHEAD = 2  # pages that the first search of a weak model reads by itself
 
 _DOMAIN_LIST: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
 _DAY = {"type": "string", "format": "date"}
@@ -138,8 +139,9 @@ def answer(query: SearchQuery, found: Found, ledger: Ledger, longest_snippet: in
         title = escape(one_line(hit.title, MAX_TITLE))
         snippet = escape(one_line(hit.snippet, longest_snippet))
         dated = escape(one_line(hit.date, 40)) if hit.date else None
-        source = ledger.add(hit.url, title, snippet, dated)
         author = escape(one_line(hit.author, MAX_AUTHOR)) if hit.author else None
+        known = ledger.add(hit.url, title, snippet, dated)
+        source = ledger.give(known.n, snippet or known.snippet, hit.basis)
         sources.append(replace(source, snippet=snippet or source.snippet, author=author, score=hit.score))
     direct = escape(one_line(found.results.answer, MAX_DIRECT))
     if not sources and not direct:
@@ -180,16 +182,21 @@ def numbered(session: ToolSession, unnumbered: Unnumbered) -> SearchAnswer:
     return answer(query, found, session.ledger, session.longest_snippet)
 
 
+def speaking(unnumbered: Unnumbered) -> Unnumbered:
+    """Without the hits that hold no word of the query. Who says nothing of a page but its address may be right."""
+    if isinstance(unnumbered, SearchAnswer):
+        return unnumbered
+    query, found = unnumbered
+    hits = found.results.results
+    scores = relevance(query.text, [f"{hit.title} {hit.snippet}" for hit in hits])
+    kept = tuple(hit for hit, score in zip(hits, scores, strict=True) if score > 0 or not hit.snippet.strip())
+    return query, replace(found, results=replace(found.results, results=kept))
+
+
 async def settle(session: ToolSession, unnumbered: Unnumbered) -> ToolOutput:
-    """The results; for a weak model the first search brings along what its best pages say."""
-    found = numbered(session, unnumbered)
-    texts = [session.text(found)]
-    if found.sources and session.reads_ahead:
-        best = open_page.OpenArguments(urls=[source.url for source in found.sources[:READ_AHEAD]], query=found.query)
-        parts = open_page.numbered(session, await open_page.read(session, best))
-        if pages := [part for part in parts if part.source]:
-            texts.append(session.text(pages))
-    return ToolOutput("\n\n".join(texts), found.ok, found.provider, found.sources)
+    """The results, where it is wanted with what their best pages say."""
+    found = await with_passages(session, numbered(session, unnumbered))
+    return ToolOutput(session.text(found), found.ok, found.provider, found.sources)
 
 
 def progress(arguments: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from pydantic import BaseModel, DirectoryPath, Field, field_validator
 from ..api import check_base_url, days_of
 from ..base import Page, SearchQuery, SearchResult, SearchResults
 from ..documents.folder import Folder
-from ..documents.index import MOST_WORDS
+from ..documents.index import MOST_WORDS, Hit
 from ..documents.keeping import MEMORY, default_file
 from ..documents.library import READ_LIMIT, Library
 from ..documents.reading import INSIDE, needs_no_parser, read_document
@@ -103,8 +103,11 @@ class Local:
         unready = _unready(progress)
         if not hits:
             raise NoResults("no document matches" + (f" ({unready})" if unready else ""))
-        results = (SearchResult(hit.title, self._url(hit.path), hit.passage, hit.date or None) for hit in hits)
-        return SearchResults(tuple(results), note=unready, partial=bool(unready))
+        results = tuple(self._result(hit) for hit in hits)
+        return SearchResults(results, note=unready, partial=bool(unready))
+
+    def _result(self, hit: Hit) -> SearchResult:
+        return SearchResult(hit.title, self._url(hit.path), hit.passage, hit.date or None, basis="page")
 
     def owns(self, url: str) -> bool:
         return self._document(url) is not None

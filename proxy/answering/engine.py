@@ -108,6 +108,7 @@ class _Answering:
         self._session: ToolSession | None = None  # opened with the first call: most requests never search
         self._early: asyncio.Task[list[ToolResult]] | None = None  # calls of ours that run while the model still speaks
         self._shown: list[str] = []  # the text that the client has seen
+        self._called = False  # has the model called tools of ours? A client's retry would do it all again
         self._asking = False  # is the model speaking?
         self._said = 0  # characters of this round
         self._time_to_answer = asyncio.get_running_loop().time() + engine.max_seconds
@@ -133,6 +134,8 @@ class _Answering:
                             self._plan.note_end(batch, self._said)
                         if events := self._dress(loop.receive(batch)):
                             yield events
+                        if ended and loop.gave_up_reading:
+                            self._ledger.withdraw(*self._found())
                         self._start_early(loop)
                 self._asking = False
                 if not ended:
@@ -154,12 +157,12 @@ class _Answering:
         return self._search_first(loop)
 
     async def _search_first(self, loop: ToolLoop) -> AsyncGenerator[list[Event], None]:
-        self._session = self._open_session(assist=False)
+        self._session = self._open_session(assist=False, room=None)  # what fits is seen to there
         first = FirstSearch(self._request, self._offer, self._plan, self._session)
         async with aclosing(first.run()) as batches:
             async for batch in batches:
                 yield batch if isinstance(batch[0], SearchedFirst) else [*loop.begin(), *batch]
-        loop.searched(first.offer, first.usage)
+        loop.searched(first.offer, first.usage, first.bare)
 
     def _start_early(self, loop: ToolLoop) -> None:
         """Ours run while the client's calls of the same turn are still being written."""
@@ -167,7 +170,7 @@ class _Answering:
             self._early = asyncio.create_task(self._tools().run(calls))
 
     async def _run_tools(self, action: RunTools, loop: ToolLoop) -> AsyncGenerator[list[Event], None]:
-        session = self._tools()
+        session, self._called = self._tools(), True
         if self._early:  # the session remembers what it found
             await self._early
             self._early = None
@@ -198,8 +201,7 @@ class _Answering:
                 out.append(UsageSeen({**event.usage, **_tool_usage(self._session), **self._cost()}))
             elif isinstance(event, Failed):
                 out += self._citer.release()
-                ran = self._session is not None  # a retry would do it all again
-                out.append(replace(event, headers={**event.headers, **NO_RETRY}) if ran else event)
+                out.append(replace(event, headers={**event.headers, **NO_RETRY}) if self._called else event)
             else:
                 out.append(event)
         return self._note(out)
@@ -215,6 +217,10 @@ class _Answering:
             self._shown += [event.text for event in events if isinstance(event, TextDelta)]
         return events
 
+    def _found(self) -> list[int]:
+        """The numbers of what this request has found."""
+        return [source.n for source in self._ledger if source.n not in self._offer.known_sources]
+
     def _texts_of_people(self) -> list[str]:
         offer = self._offer
         return _texts(offer.body["messages"], {*offer.owned, *OUR_NAMES} - offer.client_tools)
@@ -226,14 +232,15 @@ class _Answering:
         return [*self._texts_of_people(), *images, orjson.dumps(theirs).decode()]
 
     def _tools(self) -> ToolSession:
-        self._session = self._session or self._open_session(assist=self._plan.current.settings.assist)
+        if self._session is None:
+            candidate = self._plan.current
+            # A character for each token of its context: a quarter of it in English, most of it in Japanese.
+            room = candidate.upstream.context(candidate.model) or None
+            self._session = self._open_session(assist=candidate.settings.assist, room=room)
         return self._session
 
-    def _open_session(self, *, assist: bool) -> ToolSession:
-        request, offer, candidate = self._request, self._offer, self._plan.current
-        search = request.search
-        # A character for each token of its context: a quarter of it in English, most of it in Japanese.
-        room = candidate.upstream.context(candidate.model) or None
+    def _open_session(self, *, assist: bool, room: int | None) -> ToolSession:
+        request, offer, search = self._request, self._offer, self._request.search
         options = SessionOptions(
             ledger=self._ledger,
             seen_texts=self._texts_of_people(),

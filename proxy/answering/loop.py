@@ -17,6 +17,7 @@ from typing import Any
 from tools import prompts
 from tools.base import ToolCall, ToolResult
 
+from ..upstreams.failures import is_overflow
 from ..upstreams.repairs import new_call_id
 from ..upstreams.thinking import without_thinking
 from ..values.events import (
@@ -98,6 +99,8 @@ class ToolLoop:
         self._shown_calls = 0
         self._ends_in_space = True  # of the text shown so far; true before any
         self._usage: dict[str, Any] = {}
+        self._bare: Offer | None = None  # without what a first search found
+        self.gave_up_reading = False  # because the model could not hold that
         self._take(offer)
         self._may_nudge = assist and bool(offer.owned)  # may the model be reminded of a search that it only announced?
         self._action: Action | None = SearchFirst() if search_first and offer.owned else None  # None: ask the model
@@ -123,9 +126,11 @@ class ToolLoop:
             return self._action
         return AskModel(self._request(), self._offer.body["tools"] if self._offer.owned else None)
 
-    def searched(self, offer: Offer, usage: Mapping[str, Any]) -> None:
-        """The search before the question is over: `offer` is what the model is asked now, `usage` what that cost."""
+    def searched(self, offer: Offer, usage: Mapping[str, Any], bare: Offer | None = None) -> None:
+        """The search before the question is over: `offer` is what the model is asked now, `usage` what that cost;
+        `bare` is what it is asked if it cannot hold that."""
         self._take(offer)
+        self._bare = bare if offer.reading else None
         self._may_nudge = False
         add_usage(self._usage, usage)
         self._next_round()
@@ -147,11 +152,22 @@ class ToolLoop:
                 self._stop_word = event.stop_word
                 out += self._close_round(event.reason)
             elif isinstance(event, Failed):
-                self._action = End()
-                out.append(event)
+                out += self._fail(event)
             elif isinstance(event, Replan):
                 out += self._replan(event)
         return out
+
+    def _fail(self, event: Failed) -> list[Event]:
+        """The end; unless it is only too much that we gave the model to read, and it has said nothing yet."""
+        spoken = self._round.text or self._round.calls or len(self._messages) > self._given
+        if self._bare is None or spoken or not is_overflow(event):
+            self._action = End()
+            return [event]
+        bare, self._bare = self._bare, None
+        self.gave_up_reading = True
+        self._take(bare)
+        self._next_round()
+        return []
 
     def _begin_with(self, event: Event) -> list[Event]:
         """Whatever the model says first, the answer begins with `Begun`: its own, or ours where it sent none."""

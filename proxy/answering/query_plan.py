@@ -1,46 +1,32 @@
 """What to search for before a model that cannot call tools is asked. Handed the messages of a conversation; hands on a
-`Plan`: a query that can be understood without the conversation, pages the user named, or the reason why neither.
-The word lists only save searches and shorten queries: a language they do not know is searched as it is written.
+`Plan`: what is searched, which pages are read that the user names, or the reason why neither. The model itself is asked
+in one short call; where it says nothing that can be used, a short question of the user's is searched as it stands.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from providers.text.cuts import cut_place
 from tools import prompts
 from tools.clean import clean, one_line
-from tools.web_search import MAX_QUERY
 
 from ..values.messages import role_of, text_of
-from . import phrases
-from .question_words import WORD, leans, names_in, telling_words, uncapitalised, without_lead
-from .search_need import needless
-from .user_message import ADDRESS, MOST_NAMES, UserMessage
+from .short_question import MOST_WORDS, WORD, Message, count_words, is_unsaid, readable
 
-MOST_URLS = 3
-LONGEST_MESSAGE = 12_000  # of a longer one the beginning and the end are read: there the request stands
-LONGEST_REWRITTEN = 200
-MOST_BACK = 5  # earlier messages of the user that a question may lean on
-MOST_WORDS = 10  # taken over from each of them
-MOST_RETOLD = 6  # messages that the rewriter reads
+FEWEST_KEYWORDS, MOST_KEYWORDS = 2, 6
+LONGEST_KEYWORD = 30
+LONGEST_QUERY = 120
+LONGEST_DECISION = 100  # tokens: the answer takes a dozen, but some models think first
+MOST_RETOLD = 6  # messages that the model reads for it
+LONGEST_RETOLD = 600  # characters of each
 
-_TEXT_IS_GIVEN = ("translation", "rewriting")  # reasons with which links in the message are no pages to read
-_PAGE_WORDS = re.compile(
-    r"\b(?:read|open|visit|check|look|see|page|article|post|blog|link|url|site|website|paper|think)s?\b", re.I
-)
 _THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.I | re.DOTALL)
-_LABEL = re.compile(
-    r"\s*(?:[-*•>]\s+|\d[.)]\s+)?(?:\**(?:(?:web )?search )?(?:query|suchanfrage|requête|consulta|查询"
-    r"|検索)\**\s*[:：])?",
-    re.I,
-)
-_NO_QUERY = re.compile(
-    r"(?:i['’ ]?(?:m|am|can|cannot|can't)|sorry|none|no (?:search|query)|n/a|sure|as an ai)(?!\w)|.*<\w+", re.I
-)
+_LABEL = re.compile(r"\s*(?:[-*•>]\s+|\d[.)]\s+)?(?:\**[\w ]{0,20}(?:keywords?|query|search|answer)\**\s*[:：])?", re.I)
+_NONE = re.compile(r"\W*none\b\W*(?:$|\W)", re.I)
+_MARKS = " \t\"'`*“”„«».!?。？！"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,101 +36,81 @@ class Plan:
     reason: str = ""  # why nothing is searched, in one word
 
 
-def plan(messages: Sequence[Any], *, forced: bool = False) -> Plan:
+class Planner:
     """`forced`: the client demands a search, so only a message without any words goes without."""
-    texts = [_readable(message) for message in _said_by("user", messages)[-1 - MOST_BACK :]]
-    if not texts:
-        return Plan(reason="no_question")
-    asked = UserMessage(texts[-1])
-    urls = tuple(asked.urls[:MOST_URLS])
-    answers = _said_by("assistant", messages)
-    reason = "" if forced else needless(asked, answered=bool(answers))
-    if reason:
-        return Plan("", () if reason in _TEXT_IS_GIVEN else urls, reason)
-    query = asked.core
-    if len(texts) > 1 and leans(query):
-        query = _leaning(query, texts[:-1], _readable(answers[-1]) if answers else "")
-    query = _cut(query) if telling_words(query) or " " in query else ""
-    if forced:
-        query = query or _cut(" ".join(WORD.findall(ADDRESS.sub(" ", texts[-1]))))
-    elif urls and _is_about_page(query):
-        query = ""
-    return Plan(query, urls, _lacking(query, urls))
+
+    def __init__(self, messages: Sequence[Any], *, forced: bool = False) -> None:
+        self._messages = messages
+        self._message = Message(question(messages))
+        self._urls = tuple(self._message.urls)
+        self._forced = forced
+
+    @property
+    def has_words(self) -> bool:
+        return bool(self._message.lines)
+
+    def alone(self) -> Plan:
+        """What is searched without the model. A page that the user names says more than a search."""
+        query = self._message.question
+        if self._forced and not query:
+            query = " ".join(self._message.head.split()[:MOST_WORDS])
+        if self._urls and not self._forced:
+            query = ""
+        return self._plan(query, "no_question")
+
+    def decided(self, answer: str) -> Plan:
+        """The same after the model was asked."""
+        said = _first_line(answer)
+        if _NONE.match(said) and not self._forced:
+            return self._plan("", "no_need")
+        return self._plan(query, "") if (query := self._keywords(said)) else self.alone()
+
+    def _plan(self, query: str, reason: str) -> Plan:
+        return Plan(query, self._urls, "" if query or self._urls else reason)
+
+    def _keywords(self, said: str) -> str:
+        """The model's keywords, if that is what they are and nothing leaves with them that the user only pasted."""
+        words = said.replace(",", " ").replace("，", " ").replace("、", " ").split()
+        query = " ".join(words)
+        if not FEWEST_KEYWORDS <= max(len(words), count_words(query)) <= MOST_KEYWORDS * (2 if len(words) == 1 else 1):
+            return ""
+        if len(query) > LONGEST_QUERY or max(map(len, words)) > LONGEST_KEYWORD or is_unsaid(query):
+            return ""
+        return "" if self._message.is_own_matter or self._is_pasted(query) else query
+
+    def _is_pasted(self, query: str) -> bool:
+        """Does a word stand in the message, and not among those that are the user's own?"""
+        own, whole = self._message.own_words, readable(question(self._messages)).casefold()
+        foreign = (word.casefold() for word in WORD.findall(query) if word.casefold() not in own)
+        return any(_stands_in(word, whole) for word in foreign if len(word) > 1 and not any(word in one for one in own))
 
 
-def _is_about_page(query: str) -> bool:
-    """Does it tell nothing besides that a page is to be read?"""
-    return not telling_words(phrases.SUMMARISE.sub(" ", _PAGE_WORDS.sub(" ", query)))
+def _stands_in(word: str, text: str) -> bool:
+    return re.search(rf"(?<![^\W_]){re.escape(word)}(?![^\W_])", text) is not None if word.isascii() else word in text
 
 
-def _lacking(query: str, urls: Sequence[str]) -> str:
-    if query:
-        return ""
-    return "url" if urls else "no_question"
+def _first_line(answer: str) -> str:
+    """What a model says when it is done thinking, without the label and the marks around it."""
+    said = _THINKING.sub("", answer).rpartition("</think>")[2]
+    lines = [_LABEL.sub("", line, count=1).strip(_MARKS) for line in clean(said, 4000).split("\n")]
+    return next((line for line in lines if WORD.search(line) and not line.endswith((":", "："))), "")
 
 
-# What leans on what came before
-
-
-def _leaning(text: str, earlier: Sequence[str], answer: str) -> str:
-    """The question with the telling words of what it leans on in front."""
-    own = without_lead(text)
-    own = "" if phrases.AGREED.fullmatch(own) else own.removesuffix("呢")
-    without = _without_pronouns(own)
-    words = _words_of(earlier)
-    if without != own or not words:
-        words += names_in(UserMessage(answer[:1000]).prose[:600], MOST_NAMES)
-    own = " ".join(without.split()).lstrip("的の ")
-    have = {word.casefold() for word in WORD.findall(own)}
-    return " ".join([*(word for word in dict.fromkeys(words) if word.casefold() not in have), own]).strip()
-
-
-def _words_of(earlier: Sequence[str]) -> list[str]:
-    """The telling words of earlier messages, back to the first that can be understood alone."""
-    words: list[str] = []
-    for message in reversed(earlier):
-        if len(message) < 120 and phrases.SMALL_TALK.fullmatch(message):
-            continue
-        core = UserMessage(message).core
-        words = [*telling_words(core)[:MOST_WORDS], *words]
-        if core and not leans(core):
-            break
-    return words
-
-
-def _without_pronouns(text: str) -> str:
-    without = phrases.PRONOUN.sub(" ", uncapitalised(text))
-    return without if without[:1] == " " else text[:1] + without[1:]
-
-
-# The query in the model's own words
-
-
-def rewriting(body: Mapping[str, Any]) -> dict[str, Any]:
-    """One short call that asks the same model for a query. A single user message: some templates know no other role."""
+def deciding(body: Mapping[str, Any], today: str) -> dict[str, Any]:
+    """One short call that asks the same model what to search. A single user message: some templates know no other
+    role."""
     given = body.get("messages")
     speakers = tuple(prompts.SPEAKERS)
     said = [message for message in given if role_of(message) in speakers] if isinstance(given, list) else []
     lines = [f"{prompts.SPEAKERS[message['role']]}: {_retold(message)}" for message in said[-MOST_RETOLD:]]
-    prompt = "\n".join([*lines, "", prompts.REWRITE_QUERY])
+    prompt = "\n".join([*lines, "", prompts.TODAY.format(today=today), prompts.DECIDE_SEARCH])
     limit = "max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"
-    return {"model": body.get("model"), "messages": [{"role": "user", "content": prompt}], "stream": False, limit: 200}
+    asked: dict[str, Any] = {"model": body.get("model"), "messages": [{"role": "user", "content": prompt}]}
+    return {**asked, "stream": False, "temperature": 0, limit: LONGEST_DECISION}
 
 
 def _retold(message: Any) -> str:
-    text = _readable(message)
-    return one_line(UserMessage(text).prose or text, 600)
-
-
-def rewritten(answer: str, plan: Plan) -> Plan:
-    """The plan with the model's query, if what it answered can be one."""
-    said = _THINKING.sub("", answer).rpartition("</think>")[2]
-    lines = [_LABEL.sub("", line, count=1).strip(" \t\"'`*“”„«»") for line in clean(said, 4000).split("\n")]
-    query = next((line for line in lines if WORD.search(line) and not line.endswith(":")), "")
-    query = " ".join(query.split())
-    if not plan.query or not query or len(query) > LONGEST_REWRITTEN or _NO_QUERY.match(query):
-        return plan
-    return replace(plan, query=query)
+    return one_line(readable(text_of(message, "\n")), LONGEST_RETOLD)
 
 
 # Messages
@@ -152,7 +118,7 @@ def rewritten(answer: str, plan: Plan) -> Plan:
 
 def question(messages: Sequence[Any]) -> str:
     """The text of the last user message."""
-    asked = _said_by("user", messages)
+    asked = [message for message in messages if role_of(message) == "user"]
     return text_of(asked[-1], "\n") if asked else ""
 
 
@@ -171,22 +137,3 @@ def with_sources(messages: Sequence[Any], sources: str) -> list[Any]:
         longer = f"{sources}\n\n{content}" if content else sources
     out[place] = {**out[place], "content": longer}
     return out
-
-
-def _said_by(role: str, messages: Sequence[Any]) -> list[Any]:
-    return [message for message in messages if role_of(message) == role]
-
-
-def _readable(message: Any) -> str:
-    text, half = text_of(message, "\n"), LONGEST_MESSAGE // 2
-    whole = text if len(text) <= LONGEST_MESSAGE else f"{text[:half]}\n{text[-half:]}"
-    return clean(whole, LONGEST_MESSAGE + 1)
-
-
-def _cut(text: str) -> str:
-    """One line, at most as long as a query may be, cut between two words."""
-    line = " ".join(text.split())
-    if len(line) <= MAX_QUERY:
-        return line
-    blank = line.rfind(" ", MAX_QUERY // 2, MAX_QUERY + 1)
-    return line[: blank if blank > 0 else cut_place(line, MAX_QUERY)]

@@ -116,6 +116,7 @@ class ToolsConfig(_Section):
     max_rounds: Annotated[Count, Field(le=100)] = 6
     max_opens: Annotated[Count, Field(le=100)] = 8
     max_characters: Annotated[Count, Field(ge=1000)] = 100_000
+    read_results: Annotated[int, Field(ge=0, le=5)] = 0
     open_timeout: Seconds = 15
     allowed_domains: list[Domain] = []
     blocked_domains: list[Domain] = []

@@ -123,7 +123,7 @@ class UpstreamConfig(BaseModel):
     context: ContextSize | None = None
     drop: list[Parameter] = []
     assist: bool = False
-    rewrite_query: bool = False
+    rewrite_query: bool = True
     overrides: list[Override] = []
     fallback: list[Name] = []
     profile: Annotated[str, AfterValidator(_profile)] = "auto"

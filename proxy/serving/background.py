@@ -51,7 +51,8 @@ class JournalStream:
         if not self.ended:
             await self._next_turn()
 
-    async def ping(self) -> None: ...
+    async def hold(self, data: bytes) -> None:
+        await self.write(data)
 
     async def close(self) -> None: ...
 

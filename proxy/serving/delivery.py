@@ -15,7 +15,7 @@ from starlette.types import Receive, Send
 from ..context import RequestContext
 from ..values.dialect import AnswerWriter, Dialect
 from ..values.errors import crashed, shutting_down, too_large, too_long
-from ..values.events import Event, Failed, Finished, SearchedFirst, TextDelta
+from ..values.events import Begun, Event, Failed, Finished, SearchedFirst, TextDelta, ToolFinished, ToolStarted
 from ..values.request import SEARCH_HEADER
 from ..values.sse import PING
 from ..watching.observer import Observer
@@ -28,6 +28,7 @@ PING_EVERY = 10.0
 
 _LARGEST = 32 * 1024 * 1024  # bytes of an answer in one piece
 _EVENT = 100  # bytes, besides its text
+_OF_SEARCH = (SearchedFirst, Begun, ToolStarted, ToolFinished)  # what may happen before a model is asked
 _PART = 64 << 10  # bytes of a large piece that are sent before the client has taken those before them
 
 _STREAM_HEADERS = {
@@ -61,7 +62,7 @@ class AnswerStream(Protocol):
 
     async def write(self, data: bytes) -> None: ...
 
-    async def ping(self) -> None: ...
+    async def hold(self, data: bytes) -> None: ...
 
     async def close(self) -> None: ...
 
@@ -107,6 +108,7 @@ class _Outgoing:
         self._writer = writer
         self._headers = {SEARCH_HEADER: decided}
         self._stopping = stopping
+        self._before_model = False  # is the web searched, and the model still to be asked?
         self._telling = AnswerTelling(context, streamed=streamed)
 
     async def stream(self, events: AsyncIterator[list[Event]], stream: AnswerStream) -> None:
@@ -137,23 +139,24 @@ class _Outgoing:
         """Whether there is more to come: no, if nothing was sent yet and this is a failure."""
         self._telling.see(batch)
         if isinstance(batch[0], SearchedFirst):
-            await self._begin_searching(stream, batch[0])
+            self._begin_searching(stream, batch[0])
         failed = _failure_in(batch)
         if failed and not stream.started:
             return await self._send_failure(stream, failed)
         over = isinstance(batch[-1], Finished)
         data = await self._writer.end(batch) if over else self._writer.feed(batch)
+        self._before_model = self._before_model and all(isinstance(event, _OF_SEARCH) for event in batch)
         if data:
-            await stream.write(data)
+            await (stream.hold(data) if self._before_model else stream.write(data))
         if over:
             self._context.observer.succeed()
         return True
 
-    async def _begin_searching(self, stream: AnswerStream, event: SearchedFirst) -> None:
+    def _begin_searching(self, stream: AnswerStream, event: SearchedFirst) -> None:
+        """What is told of the search waits for the model, which may refuse: then the client gets its status."""
         self._note_search(event)
         stream.headers |= self._headers
-        if event.searched:  # the model is asked late: the client hears that we are at work
-            await stream.ping()
+        self._before_model = event.searched
 
     async def _send_failure(self, stream: AnswerStream, failed: Failed) -> bool:
         """As an event where the stream has begun; else as an answer of its own, and then all is said."""
@@ -206,7 +209,8 @@ def _failure_in(events: Iterable[Event]) -> Failed | None:
 
 
 class EventStream:
-    """A streamed answer. It starts with the first write, or by itself with a ping when nothing was written for long."""
+    """A streamed answer. It starts with the first write, or by itself when nothing was written for long: with what is
+    held, or with a ping."""
 
     def __init__(
         self,
@@ -226,10 +230,19 @@ class EventStream:
         self._timer = self._loop.call_later(min(first, every), self._tick)
         self._ping: asyncio.Task[None] | None = None
         self._inside_frame = False
+        self._held = b""
         self.started = False
+
+    async def hold(self, data: bytes) -> None:
+        """To be sent when the stream starts, which it does not do for this."""
+        if self.started:
+            await self.write(data)
+        else:
+            self._held += data
 
     async def write(self, data: bytes) -> None:
         self._quiet_since = self._loop.time()
+        data, self._held = self._held + data, b""
         if not self.started:
             await self._start()
         if self._inside_frame:  # somebody stopped us there: what comes now is a frame of its own
@@ -250,7 +263,7 @@ class EventStream:
         self._inside_frame = False
 
     async def ping(self) -> None:
-        await self.write(self._ping_bytes)
+        await self.write(b"" if self._held else self._ping_bytes)
 
     async def end(self, last_words: bytes) -> None:
         """Closes it with an error event."""

@@ -19,7 +19,7 @@ from ..values.errors import RequestError
 from ..values.events import Event, Failed, Replan, ToolMode
 from ..watching.contents import Contents, printable
 from .leaks import recovered
-from .learned import NOTHING, Learned, Lesson, lesson_in, refuses_tools
+from .learned import NOTHING, Learned, Lesson, lesson_in, rate_in, refuses_tools
 from .profiles import has_tool_turns, profile_of
 from .prompted import prompted
 from .repairs import AnswerRepair
@@ -77,6 +77,15 @@ class UpstreamClient:
     def context(self, model: str) -> int:
         """How many tokens the model holds, as the operator or the listing says; 0 if nobody does."""
         return self.config.of(model).context or self._learned.of(model).context
+
+    def token_rate(self, model: str) -> float:
+        """How many tokens it makes of text for which one is likely; 0.0 as long as it has not said."""
+        return self._learned.of(model).rate
+
+    def note_tokens(self, model: str, body: Mapping[str, Any], tokens: int) -> None:
+        """It has counted what it was asked."""
+        if rate := rate_in(body, tokens):
+            self._learned.keep_rate(model, rate)
 
     def takes_as_it_is(self, model: str, body: Mapping[str, Any]) -> bool:
         """May a body with the client's own tools go up unchanged, or must they be put in words?"""
@@ -222,7 +231,7 @@ def lists_no_tools(entry: Mapping[str, Any]) -> bool:
 def listed_context(entry: Mapping[str, Any]) -> int:
     """The model's context in tokens. Seen: llama.cpp, vLLM, OpenRouter, Groq, LM Studio and Mistral, in this order."""
     meta = entry.get("meta")
-    said = [meta.get("n_ctx") if isinstance(meta, Mapping) else None]
+    said = [entry.get("slot_context"), meta.get("n_ctx") if isinstance(meta, Mapping) else None]
     said += [entry.get(key) for key in ("max_model_len", "context_length", "context_window", "max_context_length")]
     return next((size for size in said if isinstance(size, int) and size > 0), 0)
 

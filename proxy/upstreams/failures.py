@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -15,8 +16,21 @@ from ..values.secrets import masked
 
 ADVICE = ("retry-after", "retry-after-ms", "x-should-retry")  # headers of a failure that are for whoever asks again
 
+_OVERFLOW = re.compile(
+    r"context[ _-]?(?:length|size|window|limit)|(?:exceed|larger than|longer than|too (?:long|large|many)).{0,60}"
+    r"(?:context|token|prompt|input)|(?:prompt|input|request|message)s?\b.{0,40}(?:too (?:long|large)|exceed)",
+    re.IGNORECASE | re.DOTALL,
+)
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _COME_BACK = "10"  # seconds, when descriptors have run out: they come back as answers end
+
+
+def is_overflow(failed: Failed) -> bool:
+    """Does the server say that the model cannot hold so much?"""
+    if failed.status not in (400, 413, 422, 500):
+        return False
+    said = f"{failed.error.get('code')} {failed.error.get('type')} {str(failed.error.get('message'))[:500]}"
+    return _OVERFLOW.search(said) is not None
 
 
 def timed_out(upstream: str) -> Failed:

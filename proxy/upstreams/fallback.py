@@ -114,6 +114,8 @@ class FallbackPlan:
             self._answered = True
             usage = next((event.usage for event in batch if isinstance(event, UsageSeen)), {})
             tokens = tokens_in(usage)
+            if tokens.input:
+                self.current.upstream.note_tokens(self.current.model, self._question, tokens.input)
             if tokens.none:
                 tokens = self._estimate(said + sum(len(event.text) for event in batch if isinstance(event, TextDelta)))
             self._observer.tell(ModelAnswered(self.current.upstream.name, self._seconds, tokens))

@@ -1,5 +1,6 @@
-"""What an upstream has taught us about a model: parameters that it refuses, and whether it takes tools. Handed its
-refusals; hands on what to leave out next time. It is kept for an hour, and only once doing without has worked.
+"""What an upstream has taught us about a model: parameters that it refuses, whether it takes tools, how it counts.
+Handed its refusals and its usage; hands on what to leave out next time, and how many tokens a text is to it. It is kept
+for an hour, and what it refuses only once doing without has worked.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ..values.estimates import likely_tokens, texts_asked
 from ..values.events import Failed
+from ..values.messages import is_text
 from .profiles import without_tools
 
 KEPT = 3600.0
@@ -72,6 +75,7 @@ class Lesson:
     proven: bool = False
     looked: bool = False  # has the upstream's listing been read for it?
     context: int = 0  # tokens, as listed
+    rate: float = 0.0  # tokens that it makes of text for which one is likely; 0.0: it has not said
 
     @property
     def size(self) -> int:
@@ -95,10 +99,30 @@ class Lesson:
             other.proven or self.proven,
             other.looked or self.looked,
             other.context or self.context,
+            other.rate or self.rate,
         )
 
 
 NOTHING = Lesson()
+
+_SHORTEST_COUNTED = 40  # likely tokens: in a shorter request the template weighs more than the text
+_RATES = 0.3, 4.0  # what lies beyond counts something else
+
+
+def rate_in(body: Mapping[str, Any], tokens: int) -> float:
+    """How many tokens a model makes of what is likely one, by what it counted of a request; 0.0 where that cannot be
+    told: tools, pictures and sounds are tokens too."""
+    if body.get("tools") or any(not _is_plain(message) for message in body.get("messages") or ()):
+        return 0.0
+    likely = sum(map(likely_tokens, texts_asked(body)))
+    rate = tokens / likely if likely >= _SHORTEST_COUNTED else 0.0
+    return rate if _RATES[0] <= rate <= _RATES[1] else 0.0
+
+
+def _is_plain(message: object) -> bool:
+    content = message.get("content") if isinstance(message, Mapping) else None
+    parts = content if isinstance(content, list) else []
+    return isinstance(message, Mapping) and not message.get("tool_calls") and all(map(is_text, parts))
 
 
 class Learned:
@@ -123,6 +147,11 @@ class Learned:
         if len(self._lessons) >= MOST_MODELS:
             del self._lessons[next(iter(self._lessons))]
         self._lessons[model] = kept
+
+    def keep_rate(self, model: str, rate: float) -> None:
+        """The last counts most, but one odd request does not turn it over."""
+        known = self.of(model).rate
+        self.keep(model, Lesson(rate=(known + rate) / 2 if known else rate))
 
     def forget_mode(self, model: str) -> None:
         lesson = self._lessons.get(model)

@@ -172,18 +172,17 @@ class OpenAITransport:
         data = answer.get("data") if isinstance(answer, dict) else None
         listed = [m for m in data or () if isinstance(m, dict) and isinstance(m.get("id"), str)]
         if listed and listed[0].get("owned_by") == "llamacpp":
-            able = await self._template_takes_tools()
-            listed = [{**model, "supports_tools": able} for model in listed]
+            about = _about_llama_cpp(await self._props())
+            listed = [{**model, **about} for model in listed]
         return listed
 
-    async def _template_takes_tools(self) -> bool:
-        """llama.cpp takes tools for every model and drops them where the chat template has no place for them."""
+    async def _props(self) -> dict[str, Any]:
+        """What llama.cpp says of itself."""
         with suppress(*HTTP_ERRORS, EventTooLong):
             async with asyncio.timeout(_MODELS_LIMIT), await self._send("GET", _PROPS, {}, b"") as response:
                 about = parse(await self._body(response).whole()) if response.status == 200 else None
-                able = about.get("chat_template_caps") if isinstance(about, dict) else None
-                return not (isinstance(able, dict) and able.get("supports_tools") is False)
-        return True
+                return about if isinstance(about, dict) else {}
+        return {}
 
     async def aclose(self) -> None:
         if self._session:
@@ -293,6 +292,15 @@ class OpenAITransport:
             text = "The connection to the model's server broke before the answer was complete."
             return failure(502, text, code="upstream_truncated", retry=True)
         return hung_up(self.name)
+
+
+def _about_llama_cpp(props: Mapping[str, Any]) -> dict[str, Any]:
+    """It takes tools for every model and drops them where the chat template has no place for them; and a request gets
+    the context of a slot, which may be a part of what the model is loaded with."""
+    able, slot = props.get("chat_template_caps"), props.get("default_generation_settings")
+    context = slot.get("n_ctx") if isinstance(slot, dict) else None
+    takes_tools = not (isinstance(able, dict) and able.get("supports_tools") is False)
+    return {"supports_tools": takes_tools, **({"slot_context": context} if isinstance(context, int) else {})}
 
 
 def _bad_response(text: str) -> Failed:

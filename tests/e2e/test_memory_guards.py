@@ -114,7 +114,7 @@ def test_our_decoration_does_not_go_up_where_search_is_not_offered(config: dict[
 
 def test_a_model_that_is_searched_for_is_searched_for_once(config: dict[str, Any], model: ModelServer) -> None:
     (given,) = config["upstreams"]
-    with Groundwire({**config, "upstreams": [{**given, "tool_calls": "none"}]}) as proxy:
+    with Groundwire({**config, "upstreams": [{**given, "tool_calls": "none", "rewrite_query": False}]}) as proxy:
         model.script(text('<tool_call>{"name": "weather", "arguments": {}}</tool_call>'))
         first = post(proxy, messages=[USER], tools=[WEATHER])
         assert first["usage"]["server_tool_use"]["web_search_requests"] == 1

@@ -346,7 +346,7 @@ def odd(config: dict[str, Any]) -> Iterator[Groundwire]:
     """A model that cannot call, one that takes each client's key, and an operator who wants no foreign links."""
     scripted = config["upstreams"][0]
     upstreams = [
-        {**scripted, "name": "reader", "models": ["reader"], "tool_calls": "none"},
+        {**scripted, "name": "reader", "models": ["reader"], "tool_calls": "none", "rewrite_query": False},
         {**scripted, "name": "mine", "models": ["mine"], "api_key": "passthrough"},
         {**scripted, "models": ["m"]},
     ]

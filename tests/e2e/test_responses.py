@@ -405,7 +405,10 @@ def test_the_client_leaves(proxy: Groundwire, model: ModelServer) -> None:
 def wordy(config: dict[str, Any]) -> Iterator[Groundwire]:
     """One upstream whose models are told of tools in words, and one whose models are searched for."""
     (given,) = config["upstreams"]
-    upstreams = [{**given, "name": mode, "models": [mode], "tool_calls": mode} for mode in ("prompted", "none")]
+    upstreams = [
+        {**given, "name": mode, "models": [mode], "tool_calls": mode, "rewrite_query": False}
+        for mode in ("prompted", "none")
+    ]
     with Groundwire({**config, "upstreams": upstreams}) as running:
         yield running
 

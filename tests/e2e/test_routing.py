@@ -192,8 +192,8 @@ def test_who_takes_over_after_a_refusal_is_asked_in_its_own_way(
     config: dict[str, Any], model: ModelServer, second: ModelServer, name: str, stream: bool
 ) -> None:
     upstreams = [
-        {"name": "a", "base_url": model.url, "models": [name], "tool_calls": "auto", "fallback": ["b"]},
-        {"name": "b", "base_url": second.url, "models": ["b"], "tool_calls": "none"},
+        {"name": "a", "base_url": model.url, "models": [name], "fallback": ["b"], "rewrite_query": False},
+        {"name": "b", "base_url": second.url, "models": ["b"], "tool_calls": "none", "rewrite_query": False},
     ]
     model.script(Turn(status=400, body=b'{"error":{"message":"it does not support tools"}}'), BROKEN)
     second.script(ANSWER)
@@ -219,7 +219,7 @@ def test_who_takes_over_is_asked_in_its_own_way(config: dict[str, Any], second: 
     upstreams = [
         {**gone(), "models": ["m"], "fallback": ["off", "small"]},
         {"name": "off", "base_url": second.url, "models": ["x"], "mode": "off"},
-        {"name": "small", "base_url": second.url, "models": ["y"], "tool_calls": "none"},
+        {"name": "small", "base_url": second.url, "models": ["y"], "tool_calls": "none", "rewrite_query": False},
     ]
     second.script(ANSWER)
     with Groundwire({**config, "upstreams": upstreams}) as proxy:
@@ -235,9 +235,8 @@ def test_a_query_in_the_models_own_words_settles_nothing(
     config: dict[str, Any], model: ModelServer, second: ModelServer
 ) -> None:
     upstreams = [
-        {"name": "a", "base_url": model.url, "models": ["m"], "tool_calls": "none", "fallback": ["b"]}
-        | {"rewrite_query": True},
-        {"name": "b", "base_url": second.url, "models": ["b"], "tool_calls": "none"},
+        {"name": "a", "base_url": model.url, "models": ["m"], "tool_calls": "none", "fallback": ["b"]},
+        {"name": "b", "base_url": second.url, "models": ["b"], "tool_calls": "none", "rewrite_query": False},
     ]
     model.script(text("sky blue"), BROKEN)
     second.script(ANSWER)

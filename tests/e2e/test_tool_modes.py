@@ -133,7 +133,7 @@ def test_the_last_round_describes_no_tools(config: dict[str, Any], model: ModelS
 
 @pytest.fixture(scope="module")
 def first(config: dict[str, Any]) -> Iterator[Groundwire]:
-    with groundwire(config, tool_calls="none") as running:
+    with groundwire(config, tool_calls="none", rewrite_query=False) as running:
         yield running
 
 
@@ -157,35 +157,19 @@ def test_searched_before_it_is_asked(first: Groundwire, model: ModelServer, stre
     assert usage["total_tokens"] == 15
 
 
-def test_the_client_hears_of_it_at_once(first: Groundwire, model: ModelServer) -> None:
-    model.script(text("Late.", delay=1.0))
-    body = {"model": "m", "messages": [QUESTION], "stream": True}
-    with httpx.stream("POST", f"{first.url}/chat/completions", json=body, timeout=20) as answer:
-        assert answer.status_code == 200
-        assert next(answer.iter_raw()).startswith(b": ping")
-        assert model.sent_pieces < 4
-
-
-def test_an_error_of_the_model_then_comes_in_the_stream(first: Groundwire, model: ModelServer) -> None:
-    model.script(Turn(status=500, body=b'{"error":{"message":"broken","code":"x"}}'))
-    answer = ask(first, stream=True)
-    assert chunks(answer)[-1]["error"]["message"] == "broken"
-
-
 @pytest.mark.parametrize(
-    ("content", "reason"),
-    [("Hello!", "greeting"), ("Thanks a lot", "thanks"), ("Translate into French: The cat sleeps.", "translation")],
+    "content", ["Hello!", "Thanks a lot", "Translate into French: The cat sleeps.", "write me an email to my boss"]
 )
-def test_what_needs_no_search_gets_none(first: Groundwire, model: ModelServer, content: str, reason: str) -> None:
+def test_what_asks_nothing_is_not_searched(first: Groundwire, model: ModelServer, content: str) -> None:
     model.script(text("Sure."))
     message = {"role": "user", "content": content}
     answer = ask(first, messages=[message])
-    assert answer.headers["x-groundwire-search"] == f"off; reason={reason}"
+    assert answer.headers["x-groundwire-search"] == "off; reason=no_question"
     assert model.requests[0]["messages"] == [message]
     assert "tools" not in model.requests[0]
     body = {"model": "m", "input": content, "tools": [{"type": "file_search", "vector_store_ids": ["x"]}]}
     answer = httpx.post(f"{first.url}/responses", json=body, timeout=20)
-    assert answer.headers["x-groundwire-search"] == f"off; reason={reason}; left_out=file_search"
+    assert answer.headers["x-groundwire-search"] == "off; reason=no_question; left_out=file_search"
 
 
 def test_a_page_that_the_user_names_is_read(first: Groundwire, model: ModelServer) -> None:
@@ -215,7 +199,7 @@ def test_a_format_that_was_asked_for_stays(first: Groundwire, model: ModelServer
 
 def test_the_model_may_word_the_query(config: dict[str, Any], model: ModelServer) -> None:
     model.script(text("sea salty rivers"), text("Rivers [1]."))
-    with groundwire(config, tool_calls="none", rewrite_query=True) as proxy:
+    with groundwire(config, tool_calls="none") as proxy:
         answer = ask(proxy)
     wording, asked = model.requests
     assert wording["stream"] is False
@@ -225,7 +209,7 @@ def test_the_model_may_word_the_query(config: dict[str, Any], model: ModelServer
 
 def test_a_small_context_is_not_overrun(config: dict[str, Any], model: ModelServer) -> None:
     model.script(text("Blue."))
-    with groundwire(config, tool_calls="none", context=512) as proxy:
+    with groundwire(config, tool_calls="none", rewrite_query=False, context=512) as proxy:
         ask(proxy, messages=[{"role": "user", "content": "sky sea tea blue salty green"}])
     assert len(model.requests[0]["messages"][0]["content"]) < 1500
 
@@ -251,7 +235,7 @@ def test_a_failure_after_the_search_is_not_to_be_retried(first: Groundwire, mode
 
 def test_progress_is_shown_behind_the_role(config: dict[str, Any], model: ModelServer) -> None:
     model.script(text("Blue [1]."))
-    with groundwire({**config, "tools": {"progress": "reasoning"}}, tool_calls="none") as proxy:
+    with groundwire({**config, "tools": {"progress": "reasoning"}}, tool_calls="none", rewrite_query=False) as proxy:
         seen = [c["choices"][0]["delta"] for c in chunks(ask(proxy, stream=True))]
     assert [d["role"] for d in seen if "role" in d] == ["assistant"]
     assert "role" in seen[0]
@@ -280,7 +264,7 @@ def test_a_model_that_refuses_tools_gets_them_in_words(
 
 
 def test_a_small_model_that_refuses_tools_is_searched_for(config: dict[str, Any], model: ModelServer) -> None:
-    with groundwire(config) as proxy:
+    with groundwire(config, rewrite_query=False) as proxy:
         model.script(NO_TOOLS, text("Scattering [1]."))
         answer = ask(proxy, model="gemma:2b")
         assert said(answer) == f"Scattering {LINK}."
@@ -326,7 +310,7 @@ def test_a_template_without_tools_llama_cpp(config: dict[str, Any]) -> None:
         model.props = {"chat_template_caps": {"supports_tools": False}}
         model.script(text("Scattering [1]."))
         (given,) = config["upstreams"]
-        with Groundwire({**config, "upstreams": [{**given, "base_url": model.url}]}) as proxy:
+        with Groundwire({**config, "upstreams": [{**given, "base_url": model.url, "rewrite_query": False}]}) as proxy:
             assert said(ask(proxy)) == f"Scattering {LINK}."
         assert "Rayleigh" in model.requests[0]["messages"][0]["content"]
 
@@ -395,7 +379,7 @@ def assisted(config: dict[str, Any]) -> Iterator[Groundwire]:
         yield running
 
 
-def test_the_first_search_reads_its_best_pages(assisted: Groundwire, model: ModelServer) -> None:
+def test_a_search_reads_its_best_pages(assisted: Groundwire, model: ModelServer) -> None:
     model.script(
         call("web_search", {"query": "sky blue"}),
         call("web_search", {"query": "sea salty"}, id="c2"),
@@ -405,9 +389,9 @@ def test_the_first_search_reads_its_best_pages(assisted: Groundwire, model: Mode
     assert said(answer) == f"Blue {LINK}."
     result, second = model.requests[1]["messages"][-1]["content"], model.requests[2]["messages"][-1]["content"]
     assert "This is called Rayleigh scattering." in result
-    assert "Page [1]: Why the sky is blue" in result
+    assert "[1] Why the sky is blue" in result
     assert result.rstrip().endswith("like [1].")
-    assert "Page [" not in second
+    assert "Rivers carry dissolved salts" in second
     assert second.rstrip().endswith("].")
     assert answer.json()["usage"]["server_tool_use"]["web_fetch_requests"] >= 1
 

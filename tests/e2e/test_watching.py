@@ -37,7 +37,7 @@ def spare() -> Iterator[ModelServer]:
 def watched(config: dict[str, Any], model: ModelServer, spare: ModelServer) -> dict[str, Any]:
     """Three upstreams: one that calls tools, one that stands in for it, one that reads what was found for it."""
     upstreams = [
-        {"name": "reader", "base_url": model.url, "models": ["reads-*"], "tool_calls": "none"},
+        {"name": "reader", "base_url": model.url, "models": ["reads-*"], "tool_calls": "none", "rewrite_query": False},
         {"name": "scripted", "base_url": model.url, "models": ["m", "m-*"], "fallback": ["spare"]},
         {"name": "lone", "base_url": model.url, "models": ["lone-*"]},
         {"name": "spare", "base_url": spare.url, "models": ["spare"]},

@@ -59,6 +59,8 @@ class Shelf:
             raise PageBlocked("the page answered with a challenge")
         if "private" in url:
             raise NotAllowed("address not allowed")
+        if "late" in url and self.read_urls.count(url) == 1:  # and at once when it is asked for again
+            await asyncio.sleep(10)
         paragraphs = [f"Paragraph {number} speaks of topic{number}. It has a second sentence." for number in range(200)]
         final = url.replace("moved", "here")
         return Page(final, f"Page {url}", "\n\n".join(paragraphs), "2026-05-01", (f"{url}/next", "https://link.org/x"))

@@ -5,13 +5,24 @@ so the seconds are exact.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from proxy.serving.delivery import send_json, while_connected
-from proxy.values.events import Begun, Event, Failed, Finished, SearchedFirst, TextDelta, UsageSeen
+from proxy.values.events import (
+    Begun,
+    Event,
+    Failed,
+    Finished,
+    SearchedFirst,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    UsageSeen,
+)
 from proxy.values.request import SEARCH_HEADER
 from proxy.values.sse import PING, PING_EVENT
 from proxy.watching.observer import Observer
@@ -247,10 +258,36 @@ def test_a_whole_answer_that_cannot_be_kept_is_not_sent() -> None:
 # A search that came first
 
 
-def test_a_search_that_came_first_is_heard_of_at_once_and_stands_in_the_header() -> None:
-    wire = delivered(1.0, [SearchedFirst(True)], 3.0, [*HELLO, *END]).wire
+SEARCHING: list[Event] = [Begun(), ToolStarted("first_1", "web_search", {"query": "sky"})]
+FOUND: list[Event] = [ToolFinished("first_1", "web_search", True)]
+
+
+def test_a_search_that_came_first_stands_in_the_header_and_waits_for_the_model() -> None:
+    wire = delivered(1.0, [SearchedFirst(True)], SEARCHING, 3.0, FOUND, 2.0, [TextDelta("Hello")], END).wire
     assert wire.headers[SEARCH_HEADER] == f"{DECIDED}; searched=first"
-    assert wire.frames == [(1.0, PING), (4.0, b"begun\nHello\nusageseen\nfinished\n")]
+    held = b"begun\ntoolstarted\ntoolfinished\nHello\n"
+    assert wire.frames == [(6.0, held), (6.0, b"usageseen\nfinished\n")]
+
+
+def test_a_model_that_refuses_behind_a_search_keeps_its_status() -> None:
+    wire = delivered([SearchedFirst(True)], SEARCHING, 3.0, FOUND, 5.0, [BUSY]).wire
+    assert (wire.status, wire.headers["retry-after"]) == (429, "7")
+    assert wire.headers[SEARCH_HEADER] == f"{DECIDED}; searched=first"
+    assert json.loads(wire.body) == {"refused": "busy"}
+
+
+@pytest.mark.parametrize("slow", ["search", "model"])
+def test_what_takes_long_behind_a_search_first_is_heard_of_after_15_seconds(slow: str) -> None:
+    waits = (20.0, 1.0) if slow == "search" else (1.0, 20.0)
+    wire = delivered([SearchedFirst(True)], SEARCHING, waits[0], FOUND, waits[1], [BUSY]).wire
+    seen = b"begun\ntoolstarted\n"
+    late = [(15.0, seen), (20.0, b"toolfinished\n")] if slow == "search" else [(15.0, seen + b"toolfinished\n")]
+    assert wire.frames == [*late, (21.0, b"error busy\n")]
+
+
+def test_a_search_that_is_still_looked_for_pings_as_everything_else() -> None:
+    wire = delivered([SearchedFirst(True)], 20.0, SEARCHING, FOUND, [TextDelta("Hello")], END).wire
+    assert wire.frames[0] == (15.0, PING)
 
 
 def test_no_search_first_changes_the_header_alone() -> None:

@@ -85,6 +85,42 @@ def test_an_upstream_that_never_settles_is_not_asked_for_ever() -> None:
     assert loop.next_action() == End()
 
 
+# More to read than the model can hold
+
+OVERFLOW = failure(400, "request (4250 tokens) exceeds the available context size (4096 tokens)")
+
+
+def handed(loop: ToolLoop, reading: str = "Rayleigh.") -> None:
+    bare = without_ours(make_offer())
+    read = {"role": "user", "content": f"{reading} Why is the sky blue?"}
+    loop.searched(replace(bare, body={**bare.body, "messages": [read]}, reading=reading), {}, bare)
+
+
+def test_a_model_that_cannot_hold_the_sources_is_asked_without_them() -> None:
+    loop = ToolLoop(make_offer(), 3, search_first=True)
+    handed(loop)
+    assert loop.receive([OVERFLOW]) == []
+    assert loop.gave_up_reading
+    assert (asked(loop)["messages"], loop.reading) == ([USER], "")
+    assert loop.receive([OVERFLOW])[-1] == OVERFLOW, "once"
+    assert loop.next_action() == End()
+
+
+@pytest.mark.parametrize("before", [[], [Begun("m"), TextDelta("Blue")]], ids=["another failure", "it has spoken"])
+def test_nothing_else_is_asked_again(before: list[Event]) -> None:
+    loop = ToolLoop(make_offer(), 3, search_first=True)
+    handed(loop)
+    failed = OVERFLOW if before else REFUSED
+    assert loop.receive([*before, failed])[-1] == failed
+    assert loop.next_action() == End()
+
+
+def test_who_was_handed_nothing_is_not_asked_again() -> None:
+    loop = ToolLoop(make_offer(), 3, search_first=True)
+    handed(loop, reading="")
+    assert loop.receive([OVERFLOW]) == [OVERFLOW]
+
+
 # The beginning
 
 

@@ -8,19 +8,18 @@ import pytest
 
 from proxy.answering.fenced_reading import without_reading
 from proxy.answering.foreign_links import ForeignLinks
-from proxy.answering.phrases import SMALL_TALK
+from proxy.answering.short_question import Message
 from proxy.serving.forward_route import _wanted
 from proxy.values.events import TextDelta
 
 
-@pytest.mark.parametrize("text", ["cool " * 23 + "zq", "great " * 19 + "?x"])
-def test_talk_that_is_none_in_the_end(text: str) -> None:
-    assert SMALL_TALK.fullmatch(text) is None
-
-
-@pytest.mark.parametrize("text", ["Cool, thanks!", "that's great", "really nice", "so cool!!", "ok perfect"])
-def test_talk_that_is_small(text: str) -> None:
-    assert SMALL_TALK.fullmatch(text)
+@pytest.mark.parametrize(
+    "piece", ["‘", "“", "何", "`", "a-", "1 ", "¿", '"', ">", "www.", "https://a", ": ", "か", "ني"]
+)
+def test_messages_of_marks_alone(piece: str) -> None:
+    """They are read up to 12,000 characters."""
+    assert Message(piece * 12_000).question == ""
+    assert Message(f"What is {piece * 12_000}?").question == ""
 
 
 def test_bullets_of_nothing_in_an_answer() -> None:
