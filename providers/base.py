@@ -15,6 +15,7 @@ from .errors import Outcome, Unavailable
 
 Role = Literal["search", "read"]
 TimeRange = Literal["d", "w", "m", "y", "all"]
+Basis = Literal["page", "snippet"]  # what a text is: of the page itself, or an engine's line about it
 
 # What is kept of an answer, whoever gave it: far more than anybody is shown.
 MOST_HITS = 100
@@ -44,6 +45,7 @@ class SearchResult:
     url: str
     snippet: str = ""
     date: str | None = None
+    basis: Basis = "snippet"  # of the snippet: `page` where it is a passage of the page, word for word
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ _REQUIRED = {"title": "", "url": "", "text": ""}  # what a plugin may leave out,
 _READ: Mapping[str, Callable[[Any], object]] = {
     "links": lambda links: tuple(str(link) for link in links or ()),
     "public": bool,
+    "basis": lambda basis: "page" if basis == "page" else "snippet",
 }
 
 

@@ -5,11 +5,14 @@ looks numbers up in it. The same page keeps its number through all rounds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from providers.base import Basis
 from providers.urls import canonical, encode_url
+
+MOST_GIVEN = 100_000  # characters that are remembered of one source; of more the last stay
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,10 @@ class Source:
     title: str  # never empty
     snippet: str = ""
     date: str | None = None
+    # The texts that the model was given of it, word for word, in their order; once text of the page itself was given
+    # these alone. They grow while an answer is made, so they are no part of what tells one source from another.
+    given: tuple[str, ...] = field(default=(), compare=False)
+    basis: Basis = field(default="snippet", compare=False)
 
     @property
     def linkable(self) -> bool:
@@ -83,6 +90,16 @@ class Ledger:
             self._by_page.setdefault(page, source.n)
         return source
 
+    def give(self, n: int, text: str, basis: Basis) -> Source:
+        """The model is given this text of the source. What the page itself says takes the place of what an engine says
+        of it, and never the other way round."""
+        source = self._by_number[n]
+        if text and not (source.basis == "page" and basis == "snippet"):
+            before = source.given if source.basis == basis else ()
+            source = replace(source, given=_bounded((*before, text)), basis=basis)
+            self._by_number[n] = source
+        return source
+
     def restore(self, n: int, url: str, title: str = "") -> None:
         """A number that an earlier answer of ours gave to a page keeps it. The first to claim a number holds it."""
         if n not in self._by_number and canonical(url) not in self._by_page:
@@ -105,3 +122,15 @@ class Ledger:
         self._by_number[n] = source
         self._by_page[canonical(url)] = n
         return source
+
+
+def _bounded(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Each text once, as far as all of them may be remembered."""
+    kept: list[str] = []
+    room = MOST_GIVEN
+    for text in reversed(dict.fromkeys(texts)):
+        if room <= 0:
+            break
+        kept.append(text[:room])
+        room -= len(text)
+    return tuple(reversed(kept))

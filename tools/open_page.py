@@ -104,7 +104,8 @@ def numbered(session: ToolSession, parts: Unnumbered) -> list[PagePart]:
 def _numbered(session: ToolSession, part: PagePart, page: ReadPage | None) -> PagePart:
     if page is None or part.error:
         return part
-    source = session.ledger.add(page.address.url, page.title, date=page.date, final_url=page.final_url)
+    known = session.ledger.add(page.address.url, page.title, date=page.date, final_url=page.final_url)
+    source = session.ledger.give(known.n, part.content, "page")
     session.provenance.add_page(page.address, page.final_url, page.links)
     return replace(part, source=source, title=part.title or source.title)
 

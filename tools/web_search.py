@@ -126,7 +126,8 @@ def answer(query: SearchQuery, found: Found, ledger: Ledger, longest_snippet: in
         title = escape(one_line(hit.title, MAX_TITLE))
         snippet = escape(one_line(hit.snippet, longest_snippet))
         dated = escape(one_line(hit.date, 40)) if hit.date else None
-        source = ledger.add(hit.url, title, snippet, dated)
+        known = ledger.add(hit.url, title, snippet, dated)
+        source = ledger.give(known.n, snippet or known.snippet, hit.basis)
         sources.append(replace(source, snippet=snippet or source.snippet))
     direct = escape(one_line(found.results.answer, MAX_DIRECT))
     if not sources and not direct:

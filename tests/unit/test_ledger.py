@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from providers.base import Basis
 from providers.urls import canonical, encode_url
-from tools.ledger import Ledger
+from tools.ledger import MOST_GIVEN, Ledger
 
 
 def test_numbers_count_on_from_the_highest_taken() -> None:
@@ -98,3 +101,45 @@ def test_local_documents_are_cited_without_a_link() -> None:
     source = Ledger().add("local:docs/guide.md", "Guide")
     assert not source.linkable
     assert Ledger().add("https://e.org").linkable
+
+
+# What the model was given of a source
+
+
+def test_what_the_page_says_takes_the_place_of_what_an_engine_says() -> None:
+    ledger = Ledger()
+    n = ledger.add("https://e.org/a", "A", "an engine's line").n
+    assert ledger.give(n, "an engine's line", "snippet").given == ("an engine's line",)
+    read = ledger.give(n, "The page itself.", "page")
+    assert (read.given, read.basis) == (("The page itself.",), "page")
+    assert ledger.give(n, "another engine's line", "snippet") == ledger.get(n) == read
+    again = ledger.give(n, "More of the page.", "page")
+    assert again.given == ("The page itself.", "More of the page.")
+    assert ledger.give(n, "More of the page.", "page").given == again.given
+    assert ledger.get(n) is not None
+
+
+def test_texts_are_no_part_of_what_a_source_is() -> None:
+    ledger = Ledger()
+    before = ledger.add("https://e.org/a", "A")
+    assert ledger.give(before.n, "text", "page") == before
+    assert hash(ledger.give(before.n, "more", "page")) == hash(before)
+
+
+def test_an_empty_text_gives_nothing() -> None:
+    ledger = Ledger()
+    source = ledger.give(ledger.add("https://e.org/a").n, "", "page")
+    assert (source.given, source.basis) == ((), "snippet")
+
+
+@given(st.lists(st.tuples(st.text(max_size=30), st.sampled_from(["page", "snippet"])), max_size=30))
+def test_what_is_remembered_was_given_and_has_an_end(texts: list[tuple[str, Basis]]) -> None:
+    ledger = Ledger()
+    n = ledger.add("https://e.org/a").n
+    for text, basis in texts:
+        ledger.give(n, text * 1000, basis)
+    source = ledger.get(n)
+    assert source is not None
+    assert sum(map(len, source.given)) <= MOST_GIVEN
+    assert all(any(part in text * 1000 for text, basis in texts if basis == source.basis) for part in source.given)
+    assert source.basis == ("page" if any(text and basis == "page" for text, basis in texts) else "snippet")

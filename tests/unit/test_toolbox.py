@@ -399,3 +399,29 @@ async def test_search_once_and_open_once_give_values() -> None:
     assert [
         part.error == "" for part in await session.open_once({"urls": ["https://a.org", "https://b.org/blocked"]})
     ] == [True, False]
+
+
+# What the ledger remembers of what the model was given
+
+
+async def test_the_ledger_remembers_what_the_model_read_of_each_source() -> None:
+    bench = Bench()
+    session = bench.session()
+    found = await one(session, search({"query": "tea", "limit": 2}))
+    assert [(source.given, source.basis) for source in bench.ledger] == [(("About tea.",), "snippet")] * 2
+    opened = await one(session, open_page({"url": found.sources[0].url, "max_length": 300}))
+    first, second = bench.ledger
+    assert (first.basis, second.basis) == ("page", "snippet")
+    assert first.given[0].startswith("Paragraph 0")
+    assert first.given[0] in opened.text
+
+
+async def test_a_passage_that_a_provider_took_from_the_page_is_the_page() -> None:
+    class Library:
+        async def search(self, query: SearchQuery) -> list[dict[str, str]]:
+            return [{"title": "A", "url": "https://lib.org/a", "snippet": "A passage.", "basis": "page"}]
+
+    bench = Bench(None, Library())
+    await one(bench.session(), search({"query": "tea"}))
+    [source] = bench.ledger
+    assert (source.given, source.basis) == (("A passage.",), "page")
