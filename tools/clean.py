@@ -7,10 +7,11 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from providers.text.cuts import cut_place
+
 LINE = 2000  # longer lines are broken at a blank: nobody reads them, and they hide text from people who look
 
 _JOINER = "\u200d"
-_BOUND_TO_THE_LEFT = "\u200d\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff"
 _EMOJI = (
     "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u21ff\u231a-\u23ff\u24c2\u25a0-\u27bf\u2934\u2935\u2b00-\u2bff"
     "\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
@@ -31,7 +32,6 @@ _SUSPECT = re.compile(f"[{_INVISIBLE}]")
 _LINE_END = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
 _LONG_BLANK = re.compile(r"[^\S\n]{33,}")
 _EMPTY_LINES = re.compile(r"\n{3,}")
-_BOUND = re.compile(f"[{_BOUND_TO_THE_LEFT}]")
 
 
 def clean(text: str, max_length: int) -> str:
@@ -53,13 +53,6 @@ def one_line(text: str, max_length: int) -> str:
     # A service may send megabytes where a sentence belongs: what is far beyond the limit is not even looked at.
     flat = " ".join(clean(text[: max_length * 8], max_length * 8).split())
     return flat if len(flat) <= max_length else flat[: cut_place(flat, max_length - 1)].rstrip() + "…"
-
-
-def cut_place(text: str, at: int) -> int:
-    """The last place not after `at` where a cut tears no emoji apart."""
-    while 0 < at < len(text) and (text[at - 1] == _JOINER or _BOUND.match(text[at])):
-        at -= 1
-    return max(at, 0)
 
 
 def _short_lines(text: str) -> list[str]:

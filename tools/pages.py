@@ -8,11 +8,12 @@ import re
 from dataclasses import dataclass
 
 from providers.chain import Opened
+from providers.text.cuts import cut
+from providers.text.passages import best_passages
 
 from . import prompts
-from .clean import clean, cut_place, one_line
+from .clean import clean, one_line
 from .provenance import Address
-from .relevance import relevance
 from .render import MAX_TITLE, PagePart, escape, remark
 
 SHORTEST = 200  # less than this is no use to a reader
@@ -63,7 +64,7 @@ def part_of(page: ReadPage, start: int, query: str, max_length: int) -> PagePart
     if start >= len(page.text):
         return PagePart(page.address.url, error=prompts.BEYOND_END.format(start=start, length=len(page.text)))
     short = len(page.text) - start <= min(max_length, SHORT_PAGE)  # nothing is won by picking from it
-    content = passages(page.text[start:], query, max_length) if query and not short else ""
+    content = best_passages(page.text[start:], query, max_length) if query and not short else ""
     truncated = bool(content) and len(content) < len(page.text) - start
     if query and not content and not short:
         note = f"{note} {prompts.NO_PASSAGE.format(start=start)}".strip()
@@ -82,42 +83,3 @@ def part_of(page: ReadPage, start: int, query: str, max_length: int) -> PagePart
         provider=page.provider,
         message=note,
     )
-
-
-def cut(text: str, start: int, max_length: int) -> int:
-    """Where a part that begins at `start` ends: after a paragraph, else a sentence, else a word, else anywhere."""
-    end = start + max_length
-    if end >= len(text):
-        return len(text)
-    earliest = start + max_length // 2
-    for stop in ("\n\n", "\n", ". ", "。", " "):
-        at = text.rfind(stop, earliest, end)
-        if at >= 0:
-            return at + len(stop)
-    return max(cut_place(text, end), start + 1)
-
-
-def passages(text: str, query: str, max_length: int) -> str:
-    """The paragraphs that speak of the query, best first until the length is used up, in the order of the page."""
-    paragraphs = [paragraph for paragraph in re.split(r"\n{2,}", text) if paragraph.strip()]
-    scores = relevance(query, paragraphs)
-    room = max_length
-    chosen: dict[int, str] = {}
-    for number in sorted(range(len(paragraphs)), key=lambda number: -scores[number]):
-        paragraph = paragraphs[number]
-        if scores[number] <= 0:
-            break
-        if not chosen:
-            paragraph = paragraph[: cut(paragraph, 0, room)].rstrip()
-        cost = len(paragraph) + len(prompts.GAP) + 4
-        if cost <= room or not chosen:
-            chosen[number] = paragraph
-            room -= cost
-    pieces: list[str] = []
-    last = -1
-    for number in sorted(chosen):
-        pieces += [prompts.GAP, chosen[number]] if number > last + 1 else [chosen[number]]
-        last = number
-    if chosen and last < len(paragraphs) - 1:
-        pieces.append(prompts.GAP)
-    return "\n\n".join(pieces)

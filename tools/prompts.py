@@ -75,7 +75,6 @@ PAGE_TITLE = "Page [{n}]: {title}"
 PAGE_LENGTHS = "content_length: {shown}, original_length: {whole}, truncated: {truncated}"
 READ_ON = "; to read on, open it again with start={start}"
 NO_PASSAGE = "No passage speaks of the query; the page follows from start={start}."
-GAP = "[…]"
 NOT_OPENED = "The page {url} could not be opened: {reason}"
 BEYOND_END = "start={start} is beyond its end, it has {length} characters"
 

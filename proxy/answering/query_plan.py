@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from providers.text.cuts import cut_place
 from tools import prompts
-from tools.clean import clean, cut_place, one_line
+from tools.clean import clean, one_line
 from tools.web_search import MAX_QUERY
 
 from ..values.messages import role_of, text_of

@@ -13,10 +13,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from providers.text.cuts import cut
+from providers.text.passages import GAP
 from tools import prompts
 from tools.base import BadArguments
 from tools.clean import one_line
-from tools.pages import ReadPage, cut
+from tools.pages import ReadPage
 from tools.render import escape
 
 from ..values.errors import refuse
@@ -199,7 +201,7 @@ def _lines_within(lines: Sequence[str], most: int) -> list[str]:
         if most < 0:
             break
         shown.append(line)
-    return shown or [lines[0][: cut(lines[0], 0, most + len(lines[0]) + 1)] + prompts.GAP]
+    return shown or [lines[0][: cut(lines[0], 0, most + len(lines[0]) + 1)] + GAP]
 
 
 def _links(page: ReadPage, most: int) -> list[str]:

@@ -9,8 +9,8 @@ import time
 from collections.abc import Sequence
 
 from providers.errors import ProviderError
+from providers.text.cuts import cut
 from tools.base import OPEN_PAGE, WEB_SEARCH, BadArguments
-from tools.pages import cut
 from tools.provenance import Refused
 from tools.render import SearchAnswer, sentence
 from tools.web_search import SearchArguments

@@ -12,8 +12,9 @@ from typing import Any
 
 import orjson
 
+from providers.text.relevance import relevance
+from providers.text.words import terms
 from tools.base import OPEN_PAGE, WEB_SEARCH
-from tools.relevance import relevance, terms
 
 from ..values.events import Begun, Event, Finished, TextDelta, ToolCallDelta, UsageSeen
 from ..values.messages import text_of

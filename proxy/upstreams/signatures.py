@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from providers.text.words import terms
 from tools import prompts
 from tools.clean import one_line
-from tools.relevance import terms
 
 # About what a small model reads without losing the question; beyond it the tools are described in fewer words.
 MAX_TOOLS_TEXT = 12_000

@@ -10,11 +10,13 @@ import pytest
 from providers.base import Page
 from providers.chain import ReadChain
 from providers.registry import NamedProvider
+from providers.text.cuts import cut
+from providers.text.passages import best_passages
 from tests.fakes.toolbox import Bench, one, open_page, search
 from tools.base import ToolResult
 from tools.ledger import Ledger
 from tools.options import SessionOptions, ToolPolicy
-from tools.pages import cut, passages, without_comments
+from tools.pages import without_comments
 from tools.toolbox import Toolbox
 
 # Pages
@@ -248,5 +250,5 @@ def test_parts_make_up_the_whole(text: str) -> None:
 
 def test_passages_keep_the_order_of_the_page() -> None:
     text = "Tea is green.\n\nNothing here.\n\nGreen tea and more green tea.\n\nThe end."
-    assert passages(text, "green tea", 200) == "Tea is green.\n\n[…]\n\nGreen tea and more green tea.\n\n[…]"
-    assert passages(text, "zebra", 200) == ""
+    assert best_passages(text, "green tea", 200) == "Tea is green.\n\n[…]\n\nGreen tea and more green tea.\n\n[…]"
+    assert best_passages(text, "zebra", 200) == ""

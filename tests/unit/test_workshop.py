@@ -119,7 +119,7 @@ def sentences(path: Path) -> list[str]:
     return [text for text in texts if isinstance(text, str) and re.search(r"(?:\b[A-Za-z']+ ){3}[a-z]+", text)]
 
 
-MAY_HOLD_SENTENCES = {"tools/prompts.py", "tools/relevance.py"}  # the second a list of words that looks like one
+MAY_HOLD_SENTENCES = {"tools/prompts.py"}
 
 
 @pytest.mark.parametrize("path", [path for path in SOURCES if short(path).startswith("tools/")], ids=short)

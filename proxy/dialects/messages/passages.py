@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from providers.text.relevance import relevance
 from tools.ledger import Source
-from tools.relevance import relevance
 
 LONGEST = 150  # characters, as this API has it
 _MOST_SENTENCES = 400  # of a page; a citation is not worth more time
