@@ -15,6 +15,7 @@ from tools.ledger import KnownSource
 from .errors import refuse
 
 CitationStyle = Literal["link", "number", "openai", "none"]
+AutoMarks = Literal["off", "assist", "on"]  # for whom sentences are marked that the model left without a marker
 
 MOST_MESSAGES = 20_000  # of a conversation: each costs microseconds to prepare, and nobody else is served meanwhile
 MOST_TOOLS = 2000  # of a request, those of namespaces too

@@ -28,6 +28,7 @@ from tools.ledger import Source
 SKY = Source(1, "https://sky.example/a", "Sky", "Why it is blue", "2026-05-01")
 SEA = Source(2, "https://sea.example/b", "Sea")
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+SKY_FOUND = {"title": "Sky", "url": "https://sky.example/a", "date": "2026-05-01", "snippet": "Why it is blue"}
 ANSWER: list[Event] = [
     Begun("up-model", {"system_fingerprint": "fp"}),
     ReasoningDelta({"reasoning_content": "Let me "}),
@@ -86,8 +87,8 @@ def test_all_annotations_once_on_the_finishing_chunk() -> None:
     text = "".join(d.get("content", "") for d in deltas(chunks))
     assert text[7:35] == "[[1]](https://sky.example/a)"
     assert chunks[-2]["search_results"] == [
-        {"title": "Sky", "url": "https://sky.example/a", "date": "2026-05-01", "snippet": "Why it is blue"},
-        {"title": "Sea", "url": "https://sea.example/b", "date": None, "snippet": ""},
+        {**SKY_FOUND, "basis": "snippet"},
+        {"title": "Sea", "url": "https://sea.example/b", "date": None, "snippet": "", "basis": "snippet"},
     ]
 
 

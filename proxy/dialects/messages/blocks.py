@@ -11,7 +11,8 @@ from typing import Any
 import orjson
 
 from tools.base import WEB_SEARCH
-from tools.ledger import Source
+
+from ...values.events import Citation
 
 _SERVER_NAMES = {WEB_SEARCH: "web_search"}
 
@@ -34,7 +35,7 @@ class TextBlock(Block):
         super().__init__(index)
         self.text: list[str] = []
         self.length = 0
-        self.cited: list[tuple[Source, int]] = []  # with the place in this text
+        self.cited: list[tuple[Citation, int]] = []  # with the place in this text
         self.is_closing = False  # a marker stands at its end: only what closes a sentence still belongs to it
         self.citations: list[dict[str, Any]] = []
 

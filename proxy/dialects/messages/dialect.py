@@ -53,7 +53,7 @@ class MessagesDialect:
         )
 
         def writer() -> MessageWriter:
-            return MessageWriter(Encoder(asked, handles, talk.given))
+            return MessageWriter(Encoder(asked, handles))
 
         ours = talk.sources or keys_in(talk.messages)  # nobody else could read these
         return Decoded(request, writer, forward_to="" if ours else "/messages", as_sent=True, hidden_turns=True)
