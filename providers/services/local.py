@@ -59,7 +59,7 @@ class Local:
         hits = await self._run(lambda: self._index.search(query))
         if not hits:
             raise NoResults("no document matches")
-        return [SearchResult(hit.title, self._url(hit.path), hit.passage, hit.date) for hit in hits]
+        return [SearchResult(hit.title, self._url(hit.path), hit.passage, hit.date, basis="page") for hit in hits]
 
     def owns(self, url: str) -> bool:
         return self._document(url) is not None

@@ -85,6 +85,7 @@ class Citer:
         self._plain = False  # in prose and nothing is held: text without a special character just passes
         self._ending = False
         self._code = Code()
+        self._ended_before_line_feed = False  # has the sentence in front of the next line feed been looked at?
         self._needs_blank = True  # behind the stop that was read last, for a sentence to end there
         self._depth = 0  # open brackets in a link target or bare address
         self._swallowing = False
@@ -238,7 +239,9 @@ class Citer:
         """A sentence may end behind this character, or with this line."""
         if text[i] == "\n":
             self._tell(text, i)
-            self._end_sentence("\n")
+            if not self._ended_before_line_feed:
+                self._end_sentence("\n")
+            self._ended_before_line_feed = False
         else:
             self._step = Citer._behind_stop
             self._needs_blank = text[i] not in UNSPACED_ENDS
@@ -260,6 +263,7 @@ class Citer:
             self._tell(text, i)
             if self._end_sentence(after) is None:
                 return _HOLD
+            self._ended_before_line_feed = text.startswith("\n", behind)
         self._step = Citer._prose
         return i
 

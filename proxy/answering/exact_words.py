@@ -19,6 +19,8 @@ _GROUP = "[.,'’\u00a0\u202f\u2009 ]"
 _NUMBER = re.compile(rf"\d{{1,3}}(?:{_GROUP}\d{{3}})+(?:[.,]\d+)?(?!\d)|\d+(?:[.,]\d+)*")
 _GROUPED = re.compile(rf"\d{{1,3}}(?:{_GROUP}\d{{3}})+")
 _ANY_GROUP = re.compile(_GROUP)
+_ONE_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:\.\d{3})*,\d+|\d{5,},\d+")
+_LIST_SEPARATOR = re.compile("[, \u00a0\u202f\u2009'’]")
 _SEPARATOR = re.compile("[ \u00a0\u202f\u2009'’]")
 _IN_A_NAME = re.compile(r"[^\W\d_][-‑]?\Z|[\w#][_#/.]\Z|[#$_@/]\Z")
 _MULTIPLES = {
@@ -84,9 +86,9 @@ class ExactWords:
 
     @cached_property
     def _numbers(self) -> frozenset[str]:
-        return frozenset(
-            reading for number in _NUMBER.finditer(self._text) for reading in _readings(self._text, number)
-        )
+        numbers = list(_NUMBER.finditer(self._text))
+        pieces = (piece for number in numbers for piece in _pieces(number[0]))
+        return frozenset(pieces).union(*(_readings(self._text, number) for number in numbers))
 
     @cached_property
     def _dates(self) -> frozenset[Date]:
@@ -114,9 +116,15 @@ class ExactWords:
                 continue
             if number[0].isdigit() and int(number[0]) <= LARGEST_WORD:
                 continue
-            if self._numbers.isdisjoint(_readings(sentence, number)):
+            if not self._holds_number(sentence, number):
                 multiple = _MULTIPLE.match(sentence, number.end())
                 yield number.start(), sentence[number.start() : multiple.end() if multiple else number.end()]
+
+    def _holds_number(self, sentence: str, number: re.Match[str]) -> bool:
+        if not self._numbers.isdisjoint(_readings(sentence, number)):
+            return True
+        pieces = _pieces(number[0])
+        return bool(pieces) and self._numbers.issuperset(pieces)
 
     def _holds_date(self, date: _Found) -> bool:
         if not self._dates.isdisjoint(date.readings):
@@ -138,8 +146,7 @@ class ExactWords:
 def _readings(text: str, number: re.Match[str]) -> frozenset[str]:
     """All that a written number may mean: 1.234 is a thousand to some and little more than one to others."""
     written = number[0]
-    pieces = _SEPARATOR.split(written)  # two numbers of a list may look like one
-    readings = {_plain(written), *map(_plain, pieces), *(_plain(one) for piece in pieces for one in piece.split(","))}
+    readings = {_plain(written)}
     if whole := _GROUPED.match(written):
         readings.add(_plain(_ANY_GROUP.sub("", whole[0]) + written[whole.end() :]))
     multiple = _MULTIPLE.match(text, number.end())
@@ -147,6 +154,13 @@ def _readings(text: str, number: re.Match[str]) -> frozenset[str]:
         zeros = _MULTIPLES[multiple[1].lower()]
         readings |= {_multiplied(reading, zeros) for reading in readings}
     return frozenset(readings)
+
+
+def _pieces(written: str) -> list[str]:
+    """The numbers of a list that looks like one number: `100 200`, `2019,2020`. None, where it is plainly one."""
+    if not _SEPARATOR.search(written) and ("," not in written or _ONE_NUMBER.fullmatch(written)):
+        return []
+    return [_plain(piece) for piece in _LIST_SEPARATOR.split(written) if piece]
 
 
 def _plain(written: str) -> str:

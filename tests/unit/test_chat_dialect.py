@@ -14,6 +14,7 @@ from proxy.values.events import (
     Event,
     Failed,
     Finished,
+    Proof,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
@@ -90,6 +91,23 @@ def test_all_annotations_once_on_the_finishing_chunk() -> None:
         {**SKY_FOUND, "basis": "snippet"},
         {"title": "Sea", "url": "https://sea.example/b", "date": None, "snippet": "", "basis": "snippet"},
     ]
+
+
+PROVED = Citation(7, 35, SKY, Proof("Air makes it blue.", "blue.", "page", ("1871",)), auto=True)
+PROOF = {"cited_text": "Air makes it blue.", "basis": "page"}
+
+
+def test_the_proof_of_a_citation() -> None:
+    events = [PROVED if isinstance(event, Citation) else event for event in ANSWER]
+    for whole in (stream(events)[-2], json.loads(fold(events, request()))):
+        said = whole["choices"][0].get("delta") or whole["choices"][0]["message"]
+        place = said["annotations"][0]["url_citation"]
+        assert {key: place[key] for key in place if key not in ("start_index", "end_index", "url", "title")} == {
+            **PROOF,
+            "auto": True,
+            "unmatched": ["1871"],
+        }
+        assert whole["search_results"][0] == {**SKY_FOUND, **PROOF, "basis": "snippet"}, "as it was last given"
 
 
 def test_nothing_about_our_tools_leaks() -> None:
