@@ -45,7 +45,7 @@ def quoted(text: SourceText, weights: Mapping[str, float], longest: int) -> str:
     if not held:
         return ""
     needless = _NEEDLESS * math.fsum(weights.values())
-    best, place = -math.inf, (0, Span(0, 0))
+    best, place = (-math.inf, 0), (0, Span(0, 0))
     for first in sorted({number - back for number in held for back in range(WINDOW) if number >= back}):
         part, start = text.sentences[first][0], text.sentences[first][1].start
         together: dict[str, float] = {}
@@ -54,7 +54,7 @@ def quoted(text: SourceText, weights: Mapping[str, float], longest: int) -> str:
             if of != part or (number > first and end - start > longest):
                 break
             together.update(held.get(number, {}))
-            value = math.fsum(together.values()) - needless * (number - first)
+            value = math.fsum(together.values()) - needless * (number - first), start - end  # of equal ones the shorter
             if value > best:
                 best, place = value, (part, Span(start, end))
     said, span = text.given[place[0]], place[1]
