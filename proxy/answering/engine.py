@@ -104,7 +104,9 @@ class _Answering:
         style = request.citations or engine.style or context.dialect.citation_style
         plain = not self._searching or offer.response_format is not None
         shown, taken = links_in(request.begun), offer.known_sources
-        self._grounds = Grounds(self._ledger, restored=taken, read_alone=self._must_be_read())
+        self._grounds = Grounds(
+            self._ledger, restored=taken, read_alone=self._must_be_read(), longest_quote=request.longest_quote
+        )
         lookup, texts = self._grounds.citable, self._grounds.texts
         citer = Citer(lookup, style, engine.footer, enabled=not plain, shown=shown, taken=taken, texts=texts)
         self._mark_sentences = citer.mark_sentences

@@ -63,6 +63,7 @@ _MARKUP = re.compile(r"[*_`\\]|\[|\]\([^)\s]*\)|\]")
 _AROUND = " .,;:!?…\"'"
 _SAME = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-", "‑": "-", "\u00ad": ""})
 _WORD = re.compile(r"\w+")
+_DIGIT = re.compile(r"\d")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 
 
@@ -103,7 +104,7 @@ class ExactWords:
         found: list[tuple[int, str]] = []
         quotations = list(_quotations(sentence))
         found += [(start, quoted) for start, quoted in quotations if not self._holds_words(quoted)]
-        dates = list(_dates_in(sentence))
+        dates = list(_dates_in(sentence)) if _DIGIT.search(sentence) else []
         found += [(date.start, sentence[date.start : date.end]) for date in dates if not self._holds_date(date)]
         taken = [(date.start, date.end) for date in dates]
         taken += [(start, start + len(quoted)) for start, quoted in quotations]

@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 from tools.ledger import Ledger, Source
 
+from ..values.request import LONGEST_QUOTE
 from . import plain_support
 from .source_texts import SourceTexts
 
@@ -16,8 +17,15 @@ class Grounds:
     """`restored` are numbers from earlier answers. With `read_alone` a source counts only if the model was given text
     of the page itself; of one from an earlier answer that was so when it was cited there."""
 
-    def __init__(self, ledger: Ledger, *, restored: Collection[int] = (), read_alone: bool = False) -> None:
-        self.texts = SourceTexts(known_in_part=restored)
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        restored: Collection[int] = (),
+        read_alone: bool = False,
+        longest_quote: int = LONGEST_QUOTE,
+    ) -> None:
+        self.texts = SourceTexts(restored, longest_quote)
         self._ledger = ledger
         self._restored = restored
         self._read_alone = read_alone

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tools.ledger import Source
 
-from .source_texts import SourceText, SourceTexts, stems
+from .source_texts import SourceText, SourceTexts, WeightedWords, stems
 
 # Chosen on one half of ExpertQA's answers; bench/grounding_citations.py measures both halves.
 LEAST_SHARE = 0.45  # of the weight of a sentence's words
@@ -34,12 +34,11 @@ def weights_of(sentence: str, texts: Sequence[SourceText]) -> dict[str, float]:
 def ranked(sentence: str, sources: SourceTexts, among: Sequence[Source]) -> list[tuple[float, int, Source]]:
     """Each source with the share of the sentence that it holds and the number of words in that, the best first."""
     texts = sources.of_all(among)
-    weights = weights_of(sentence, texts)
-    whole = math.fsum(weights.values())
-    if not whole:
+    words = WeightedWords(weights_of(sentence, texts))
+    if not words.whole:
         return []
-    held = [(text.most_held(weights), text.source) for text in texts]
-    shares = [(weight / whole, words, source) for (weight, words), source in held]
+    held = [(text.most_held(words), text.source) for text in texts]
+    shares = [(weight / words.whole, count, source) for (weight, count), source in held]
     return sorted(shares, key=lambda row: (-row[0], row[2].n))
 
 

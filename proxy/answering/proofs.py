@@ -5,19 +5,18 @@ given, word for word. Nothing here says that a sentence is right. Pure.
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from providers.text.cuts import cut_place
 from tools.ledger import Source
 
 from ..values.events import Proof
-from .sentences import Span
-from .source_texts import WINDOW, SourceText, SourceTexts, stems
+from .source_texts import WINDOW, SourceText, SourceTexts, WeightedWords, firsts, stems
 
-LONGEST_QUOTE = 300
-SHORT_QUOTE = 150
 _NEEDLESS = 0.1  # what a further sentence must add, as a share of what is wanted, to be quoted too
+_MOST_TRIED = 4  # sentences that a quote is looked for around
 _CLAUSE_ENDS = (", ", "; ", ": ", " – ", " — ", "，", "、", "；", " ")
 
 
@@ -26,44 +25,45 @@ def proof(sentence: str, source: Source, texts: SourceTexts) -> Proof:
         return Proof()
     text = texts.of(source)
     unmatched = text.exact.missing(sentence) if sentence and texts.is_whole(source) else ()
-    weights = _weights(sentence, text)
-    quote, short = (quoted(text, weights, longest) for longest in (LONGEST_QUOTE, SHORT_QUOTE))
-    return Proof(quote, short, source.basis, unmatched)
+    words = _words(sentence, text)
+    held = text.held(words)
+    best = heapq.nlargest(_MOST_TRIED, held, key=lambda number: (words.weight(held[number]), -number))
+    return Proof(_quoted(text, words, held, firsts(best), texts.longest_quote), source.basis, unmatched)
 
 
-def _weights(sentence: str, text: SourceText) -> dict[str, float]:
-    """What each word of the sentence weighs: the fewer sentences of the source hold it, the more; one that none holds,
-    nothing."""
+def _words(sentence: str, text: SourceText) -> WeightedWords:
+    """The fewer sentences of the source hold a word, the more it weighs; those that none holds are left out."""
     count = len(text.sentences)
-    holding = {term: len(text.holding[term]) for term in sorted(stems(sentence)) if term in text.holding}
-    return {term: math.log(1 + (count - held + 0.5) / (held + 0.5)) for term, held in holding.items()}
+    holding = {stem: len(text.holding[stem]) for stem in sorted(stems(sentence)) if stem in text.holding}
+    return WeightedWords({stem: math.log(1 + (count - held + 0.5) / (held + 0.5)) for stem, held in holding.items()})
 
 
-def quoted(text: SourceText, weights: Mapping[str, float], longest: int) -> str:
+def _quoted(
+    text: SourceText, words: WeightedWords, held: Mapping[int, int], tried: Collection[int], longest: int
+) -> str:
     """The sentences in a row, up to three, that hold most; where one alone is too long, the best piece of it."""
-    held = text.weights_held(weights)
     if not held:
         return ""
-    needless = _NEEDLESS * math.fsum(weights.values())
-    best, place = (-math.inf, 0), (0, Span(0, 0))
-    for first in sorted({number - back for number in held for back in range(WINDOW) if number >= back}):
-        part, start = text.sentences[first][0], text.sentences[first][1].start
-        together: dict[str, float] = {}
-        for number in range(first, min(first + WINDOW, len(text.sentences))):
-            of, (_, end) = text.sentences[number]
-            if of != part or (number > first and end - start > longest):
-                break
-            together.update(held.get(number, {}))
-            value = math.fsum(together.values()) - needless * (number - first), start - end  # of equal ones the shorter
-            if value > best:
-                best, place = value, (part, Span(start, end))
-    said, span = text.given[place[0]], place[1]
-    if span.end - span.start <= longest:
-        return said[span.start : span.end]
-    return _best_piece(said[span.start : span.end], weights, longest)
+    rows = (row for first in tried if first >= 0 for row in _rows(text, words, held, first, longest))
+    _, _, part, start, end = max(rows, key=lambda row: (*row[:2], -row[2], -row[3]))
+    said = text.given[part][start:end]
+    return said if len(said) <= longest else _best_piece(said, words, longest)
 
 
-def _best_piece(sentence: str, weights: Mapping[str, float], longest: int) -> str:
+def _rows(
+    text: SourceText, words: WeightedWords, held: Mapping[int, int], first: int, longest: int
+) -> Iterator[tuple[float, int, int, int, int]]:
+    """The rows of sentences that begin with this one: what each is worth, of equal ones the shorter more, its place."""
+    part, (start, _) = text.sentences[first]
+    together = 0
+    for number, (of, (_, end)) in enumerate(text.sentences[first : first + WINDOW]):
+        if of != part or (number and end - start > longest):
+            return
+        together |= held.get(first + number, 0)
+        yield words.weight(together) - _NEEDLESS * words.whole * number, start - end, part, start, end
+
+
+def _best_piece(sentence: str, words: WeightedWords, longest: int) -> str:
     """The piece of a long sentence that holds most, cut where a clause ends, else behind a word."""
     pieces = []
     start = 0
@@ -71,7 +71,7 @@ def _best_piece(sentence: str, weights: Mapping[str, float], longest: int) -> st
         end = _clause_end(sentence, start, longest)
         pieces.append(sentence[start:end].strip())
         start = end
-    return max(pieces, key=lambda piece: math.fsum(weights.get(term, 0.0) for term in sorted(stems(piece))))
+    return max(pieces, key=words.weight_in)
 
 
 def _clause_end(sentence: str, start: int, longest: int) -> int:

@@ -13,6 +13,7 @@ from functools import cached_property
 from providers.text.words import terms
 from tools.ledger import MOST_GIVEN, Source
 
+from ..values.request import LONGEST_QUOTE
 from .exact_words import ExactWords
 from .sentences import Span, sentence_places
 
@@ -23,6 +24,28 @@ _STEM = 6  # letters; endings differ from language to language, beginnings less
 def stems(text: str) -> set[str]:
     """Its words by their beginnings, so that `vulnerable` speaks of `vulnerability`."""
     return {term[:_STEM] for term in terms(text)}
+
+
+class WeightedWords:
+    """The words of a sentence, each with its weight and with a bit that stands for it."""
+
+    def __init__(self, weights: Mapping[str, float]) -> None:
+        self.bits = [(1 << at, stem) for at, stem in enumerate(weights)]
+        self._weights = list(weights.values())
+        self.whole = math.fsum(self._weights)
+        self._known: dict[int, float] = {}
+
+    def weight(self, bits: int) -> float:
+        """Of some of them together. Sentences of a source repeat each other: most sums are made once."""
+        known = self._known.get(bits)
+        if known is None:
+            known = math.fsum(weight for at, weight in enumerate(self._weights) if bits >> at & 1)
+            self._known[bits] = known
+        return known
+
+    def weight_in(self, text: str) -> float:
+        held = stems(text)
+        return self.weight(sum(bit for bit, stem in self.bits if stem in held))
 
 
 class SourceText:
@@ -47,31 +70,33 @@ class SourceText:
         source = self.source
         return ExactWords((*self.given, source.title, source.snippet, source.date or ""))
 
-    def weights_held(self, weights: Mapping[str, float]) -> dict[int, dict[str, float]]:
-        """What each sentence holds of some words, where it holds any."""
-        held: dict[int, dict[str, float]] = defaultdict(dict)
-        for term, weight in weights.items():
-            for number in self.holding.get(term, ()):
-                held[number][term] = weight
+    def held(self, words: WeightedWords) -> dict[int, int]:
+        """Which of some words each sentence holds, as bits, where it holds any."""
+        held: dict[int, int] = {}
+        for bit, stem in words.bits:
+            for number in self.holding.get(stem, ()):
+                held[number] = held.get(number, 0) | bit
         return held
 
-    def most_held(self, weights: Mapping[str, float]) -> tuple[float, int]:
+    def most_held(self, words: WeightedWords) -> tuple[float, int]:
         """The most that sentences in a row hold of some words, by weight; and how many of the words."""
-        held = self.weights_held(weights)
-        best = (0.0, 0)
-        for first in {number - back for number in held for back in range(WINDOW)}:
-            together: dict[str, float] = {}
-            for number in range(first, first + WINDOW):
-                together.update(held.get(number, {}))
-            best = max(best, (math.fsum(together.values()), len(together)))
-        return best
+        held = self.held(words)
+        rows = {held.get(at, 0) | held.get(at + 1, 0) | held.get(at + 2, 0) for at in firsts(held)}
+        best = max(rows, key=words.weight, default=0)
+        return words.weight(best), best.bit_count()
+
+
+def firsts(held: Iterable[int]) -> set[int]:
+    """Where rows of three may begin that reach one of these sentences."""
+    return {number - back for number in held for back in range(WINDOW)}
 
 
 class SourceTexts:
     """The sources of one answer. Of those that are `known_in_part` nobody can say that something stands nowhere in
     them."""
 
-    def __init__(self, known_in_part: Collection[int] = ()) -> None:
+    def __init__(self, known_in_part: Collection[int] = (), longest_quote: int = LONGEST_QUOTE) -> None:
+        self.longest_quote = longest_quote
         self._known_in_part = known_in_part
         self._texts: dict[int, SourceText] = {}
 

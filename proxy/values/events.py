@@ -90,12 +90,11 @@ class ToolFinished:
 @dataclass(frozen=True, slots=True)
 class Proof:
     """What a citation rests on. `quote` is a passage of what the model was given of the source, word for word: the one
-    that best matches the sentence in front of the marker; `short_quote` is the same in half the length. Both are empty
-    where none matches. Without a `basis` the model was given nothing of the source in this request: an earlier answer
-    cited it. `unmatched` are numbers, dates and quotations of the sentence that stand nowhere in the source."""
+    that best matches the sentence in front of the marker; empty where none matches. Without a `basis` the model was
+    given nothing of the source in this request: an earlier answer cited it. `unmatched` are numbers, dates and
+    quotations of the sentence that stand nowhere in the source."""
 
     quote: str = ""
-    short_quote: str = ""
     basis: Basis | None = None
     unmatched: tuple[str, ...] = ()
 

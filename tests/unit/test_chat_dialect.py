@@ -93,7 +93,7 @@ def test_all_annotations_once_on_the_finishing_chunk() -> None:
     ]
 
 
-PROVED = Citation(7, 35, SKY, Proof("Air makes it blue.", "blue.", "page", ("1871",)), auto=True)
+PROVED = Citation(7, 35, SKY, Proof("Air makes it blue.", "page", ("1871",)), auto=True)
 PROOF = {"cited_text": "Air makes it blue.", "basis": "page"}
 
 

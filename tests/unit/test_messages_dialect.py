@@ -183,7 +183,7 @@ def test_what_a_citation_says() -> None:
 
 
 def test_what_we_put_in_and_what_is_not_found_is_told_here_too() -> None:
-    marked = Citation(16, 16, SKY, Proof("The sky is blue", "The sky", "page", ("1871",)), auto=True)
+    marked = Citation(16, 16, SKY, Proof("The sky", "page", ("1871",)), auto=True)
     message = message_of([*SEARCHED, TextDelta("Blue since 1871."), marked, *END], tools=[SERVER_TOOL])
     (shown,) = message["content"][2]["citations"]
     told = {name: shown[name] for name in ("cited_text", "basis", "auto", "unmatched")}

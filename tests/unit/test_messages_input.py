@@ -263,7 +263,7 @@ def test_a_marker_that_the_model_did_not_write_is_not_read_again() -> None:
     said = [
         *SEARCHED,
         TextDelta("It is blue."),
-        Citation(11, 11, SKY, Proof("Blue.", "Blue.", "page"), auto=True),
+        Citation(11, 11, SKY, Proof("Blue.", "page"), auto=True),
         *END,
     ]
     again = talk([USER, answered(said, tools=[SERVER_TOOL]), {"role": "user", "content": "More?"}])

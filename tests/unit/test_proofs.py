@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from providers.base import Basis
-from proxy.answering.proofs import LONGEST_QUOTE, SHORT_QUOTE, proof
+from proxy.answering.proofs import proof
 from proxy.answering.source_texts import SourceTexts
 from proxy.values.events import Proof
+from proxy.values.request import LONGEST_QUOTE
 from tools.ledger import MOST_GIVEN, Ledger, Source
 
 
@@ -79,8 +80,9 @@ def test_long_sentences_are_cut_where_clauses_end() -> None:
     assert "needle of delta" in made.quote
     assert made.quote.endswith(",")
     assert len(made.quote) <= LONGEST_QUOTE
-    assert "needle of delta" in made.short_quote
-    assert len(made.short_quote) <= SHORT_QUOTE
+    short = proof("needle delta", source(long), SourceTexts(longest_quote=150)).quote
+    assert "needle of delta" in short
+    assert len(short) <= 150
 
 
 def test_scripts_without_blanks() -> None:
@@ -99,8 +101,7 @@ TEXT = WORDS.map(" ".join) | st.text(max_size=400) | WORDS.map(lambda words: "".
 @given(st.lists(TEXT, max_size=3), TEXT)
 def test_a_quote_is_always_a_piece_of_what_the_model_was_given(texts: list[str], sentence: str) -> None:
     made = source(*texts)
-    proved = proof(sentence, made, SourceTexts())
-    for quote, longest in ((proved.quote, LONGEST_QUOTE), (proved.short_quote, SHORT_QUOTE)):
+    for longest in (300, 150, 40):
+        quote = proof(sentence, made, SourceTexts(longest_quote=longest)).quote
         assert len(quote) <= longest
         assert not quote or any(quote in text for text in made.given)
-    assert bool(proved.quote) == bool(proved.short_quote)

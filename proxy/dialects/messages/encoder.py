@@ -13,7 +13,6 @@ from typing import Any
 
 import orjson
 
-from ...answering.proofs import SHORT_QUOTE
 from ...values.events import (
     Begun,
     Citation,
@@ -38,6 +37,7 @@ from .history import OWN_SIGNATURE
 from .request import MessagesRequest
 from .usage import as_usage
 
+LONGEST_QUOTE = 150  # characters, as this API has it
 _REASONS = {
     "stop": "end_turn",
     "length": "max_tokens",
@@ -207,14 +207,14 @@ class Encoder:
     def _shown_citation(self, citation: Citation, behind: int) -> dict[str, Any]:
         """This API always has a `cited_text`: where nothing matches, a title stands in for it."""
         source, proof = citation.source, citation.proof
-        known = {**as_known(source), "snippet": proof.short_quote, "basis": proof.basis or "snippet", "behind": behind}
+        known = {**as_known(source), "snippet": proof.quote, "basis": proof.basis or "snippet", "behind": behind}
         marked = {"auto": True} if citation.auto else {}
         return {
             "type": "web_search_result_location",
             "url": source.url,
             "title": source.title,
             "encrypted_index": self._handles.seal({**known, **marked}),
-            "cited_text": proof.short_quote or source.title[:SHORT_QUOTE],
+            "cited_text": proof.quote or source.title[:LONGEST_QUOTE],
             **({"basis": proof.basis} if proof.basis else {}),
             **marker_fields(citation),
         }
