@@ -26,9 +26,7 @@ _OUR_FIELDS = ("annotations", "search_results")  # ours or OpenAI's; upstreams r
 _OUR_LINK = re.compile(rf"\[\[({NUMBER})\]\]\((https?://[^\s()<>]+)\)")
 _FOOTER_LINE = re.compile(rf"\[({NUMBER})\] \S.*")
 _OPENAI_MARKER = re.compile(r"\(\[[^\[\]]+\]\(https?://[^\s()<>]+\)\)")
-_AUTO_MARKER = re.compile(
-    rf"{AUTO_LEAD}(?:{_OUR_LINK.pattern}|\[{NUMBER}\]|{_OPENAI_MARKER.pattern}|\((?:[^()\n]|\([^()\n]*\)){{1,300}}\))"
-)
+_AUTO_MARKER = re.compile(rf"{AUTO_LEAD}(?:{_OUR_LINK.pattern}|\[{NUMBER}\]|{_OPENAI_MARKER.pattern})")
 _BARE_MARKER = re.compile(rf"\[({NUMBER})\]")
 _CODE_BEGINS = re.compile(r"`|~~~")
 _MOST_TAKEN = 99  # beyond that a bracketed number is a year or an amount, not somebody's footnote
@@ -141,13 +139,17 @@ class _Reader:
         return titles
 
     def _with_numbers(self, text: str, annotations: Any) -> str:
-        """OpenAI's own form, `([host](url))`, as `[n]`."""
+        """OpenAI's own form, `([host](url))`, as `[n]`; what the model did not write is left out, in whatever form."""
         pieces: list[str] = []
         done = 0
         for citation in _url_citations(annotations):
             url, place = citation.get("url"), _place(citation, _MOST_MARKER)
             marker = text[place]
-            if not isinstance(url, str) or place.start < done or _is_auto(text, place):
+            if not isinstance(url, str) or place.start < done:
+                continue
+            if _is_auto(text, place):
+                pieces.append(text[done : place.start - 1])
+                done = place.stop
                 continue
             if _OPENAI_MARKER.fullmatch(marker) and marker.endswith(f"]({url}))"):
                 title = citation.get("title")

@@ -230,7 +230,8 @@ class _Answering:
     def _searched(self, *, weak: bool) -> None:
         """From here on sentences without a marker get one, where that is wanted: mostly for models that write none."""
         wanted = self._said_of_citations("auto")
-        if self._searching and (wanted == "on" or (wanted == "assist" and weak)):
+        found = self._session is not None and bool(self._session.searches or self._session.pages)
+        if found and (wanted == "on" or (wanted == "assist" and weak)):
             self._mark_sentences(self._grounds.plain_source)
 
     def _must_be_read(self) -> bool:
