@@ -18,12 +18,22 @@ from .cited_sources import CitedSources
 from .citing_places import MOST_AHEAD, CitingPlaces, may_begin_marker
 from .claims import Claims
 from .marker_forms import AUTO_LEAD, FOOTER_HEAD, footer_line, marker_text
+from .marker_shapes import (
+    ADDRESS,
+    ADDRESS_STOP,
+    BRACKET,
+    BRACKET_BEGUN,
+    JSON,
+    JSON_BEGUN,
+    LENTICULAR,
+    LENTICULAR_BEGUN,
+    TARGET_STOP,
+    TARGETS,
+    may_become_target,
+)
 from .proofs import proof
 from .sentences import BLANKS, CLOSERS, ENDS, UNSPACED_ENDS
 from .source_texts import SourceTexts
-
-NUMBER = "[1-9][0-9]{0,2}"
-NUMBERS = f"{NUMBER}(?:, ?{NUMBER})*"
 
 _HOLD = -1
 # Held at most: the blanks before a marker (8), and `【…】` (56) or `[…]` (46) with the start of a link target (9).
@@ -38,17 +48,7 @@ _SPECIAL_OR_STOP = re.compile(rf"[\[\]【`~/\n{ENDS}]")
 _SPECIAL_OR_STOP_OR_BLANK_END = re.compile(rf"[\[\]【`~/\n{ENDS}]|[{_BLANKS}]\Z")
 _NOTHING = re.compile(r"(?!)")
 _NOT_SPACE = re.compile(r"\S")
-_JSON = re.compile(r'\{|\[[ \t]*[{"\r\n]')
-_JSON_BEGUN = re.compile(r"\[[ \t]*")
 
-_BRACKET = re.compile(rf"\[(\[)?({NUMBERS})\](?(1)\])")
-_BRACKET_BEGUN = re.compile(rf"\[\[?(?:{NUMBERS}(?:, ?|\])?)?")
-_LENTICULAR = re.compile(rf"【({NUMBERS})(?:†[^】\n]*)?】")
-_LENTICULAR_BEGUN = re.compile(rf"【(?:{NUMBERS}(?:, ?|†[^】\n]*)?)?")
-_TARGETS = ("https://", "http://", "www.", "local:", "/", "#", "<")
-_TARGET_STOP = re.compile(r"[()\r\n]")
-_ADDRESS = re.compile(r"(?:https?:/|\bwww\.[^\s/]*)\Z", re.IGNORECASE)
-_ADDRESS_STOP = re.compile(r"[()\[\]<>\"`*|]|[^!-~]")
 _MOST_PASSED = 256  # pieces of text that nobody has looked at yet
 _STOPS = f"{ENDS}\n"
 _STOPS_BEHIND = re.compile(rf"[{ENDS}{re.escape(CLOSERS)}]+")
@@ -198,9 +198,9 @@ class Citer:
         if stop > i:
             self._put(text[i:stop])
             return stop
-        if _JSON.match(text, i, i + _MOST_BRACKET):
+        if JSON.match(text, i, i + _MOST_BRACKET):
             self._pass_everything()
-        elif not self._ending and len(text) - i < _MOST_BRACKET and _JSON_BEGUN.fullmatch(text, i):
+        elif not self._ending and len(text) - i < _MOST_BRACKET and JSON_BEGUN.fullmatch(text, i):
             return _HOLD
         self._step = Citer._prose
         return i
@@ -230,7 +230,7 @@ class Citer:
             return self._stop(text, i)
         if char == "]":
             self._step = Citer._closed
-        elif char == "/" and _ADDRESS.search(self._before(text, i)):
+        elif char == "/" and ADDRESS.search(self._before(text, i)):
             self._step, self._depth = Citer._address, 0
         self._put(char)
         return i + 1
@@ -297,7 +297,7 @@ class Citer:
 
     def _target(self, text: str, i: int) -> int:
         """From the `(` of a link to the `)` that closes it, at most to the end of the line."""
-        found = _TARGET_STOP.search(text, i)
+        found = TARGET_STOP.search(text, i)
         stop = found.end() if found else len(text)
         if found:
             self._depth += {"(": 1, ")": -1}.get(found.group(), -self._depth)
@@ -312,7 +312,7 @@ class Citer:
 
     def _address(self, text: str, i: int) -> int:
         """A bare URL, up to white space, quotes, non-ASCII, or a closing bracket that it did not open."""
-        found = _ADDRESS_STOP.search(text, i)
+        found = ADDRESS_STOP.search(text, i)
         stop = found.start() if found else len(text)
         if found and found.group() in "([":
             self._depth += 1
@@ -330,16 +330,16 @@ class Citer:
         self._tell(text, i)
         if not may_begin_marker(before) or not self._places.may_hold_marker():
             return self._no_marker(text, i)
-        marker = _BRACKET.match(text, i, i + _MOST_BRACKET)
+        marker = BRACKET.match(text, i, i + _MOST_BRACKET)
         if marker is None:
-            return self._unfinished(text, i, _BRACKET_BEGUN, _MOST_BRACKET)
+            return self._unfinished(text, i, BRACKET_BEGUN, _MOST_BRACKET)
         end = marker.end()
         opens = text.startswith("(", end)
         target = text[end + 1 : end + 9].lower() if opens else ""
-        if not self._ending and (end == len(text) or (opens and _may_become_target(target))):
+        if not self._ending and (end == len(text) or (opens and may_become_target(target))):
             return _HOLD
         image = opens and before.endswith("!")
-        linked = target.startswith(_TARGETS)  # only prose has links: such a marker counts anywhere in it
+        linked = target.startswith(TARGETS)  # only prose has links: such a marker counts anywhere in it
         cites = image or linked or self._cites(marker.group(2), text, end)
         if not cites:
             return _HOLD if cites is None else self._no_marker(text, i)
@@ -356,9 +356,9 @@ class Citer:
         self._tell(text, i)
         if not self._places.may_hold_marker():
             return self._no_marker(text, i)
-        marker = _LENTICULAR.match(text, i, i + _MOST_LENTICULAR)
+        marker = LENTICULAR.match(text, i, i + _MOST_LENTICULAR)
         if marker is None:
-            return self._unfinished(text, i, _LENTICULAR_BEGUN, _MOST_LENTICULAR)
+            return self._unfinished(text, i, LENTICULAR_BEGUN, _MOST_LENTICULAR)
         cites = self._cites(marker.group(1), text, marker.end())
         if not cites:
             return _HOLD if cites is None else self._no_marker(text, i)
@@ -415,8 +415,3 @@ class Citer:
         start = self._length + len(lead)
         self._length = start + len(marker)
         self._citations.append(Citation(start, self._length, source, proved, auto))
-
-
-def _may_become_target(begun: str) -> bool:
-    """Is what stands behind a `(` the beginning of a web address, and too short to be one?"""
-    return not begun.startswith(_TARGETS) and any(target.startswith(begun) for target in _TARGETS)

@@ -17,9 +17,9 @@ from tools.ledger import KnownSource
 
 from ..values.markdown import Code
 from ..values.messages import is_text, texts_in
-from .citations import NUMBER, NUMBERS
 from .fenced_reading import without_reading
 from .marker_forms import AUTO_LEAD, FOOTER_HEAD
+from .marker_shapes import NUMBER, NUMBERS
 
 _LINKABLE = ("http://", "https://")
 _OUR_FIELDS = ("annotations", "search_results")  # ours or OpenAI's; upstreams refuse them

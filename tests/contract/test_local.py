@@ -74,7 +74,7 @@ async def test_a_hit_has_address_date_and_plain_passage(docs: Path) -> None:
         (hit,) = await service.search(SearchQuery("zebra"))
     date = time.strftime("%Y-%m-%d", time.gmtime(time.time() - 3 * DAY))
     url = "local:hand%20book/a%20b/%C3%BC%231%3F.md"
-    assert hit == SearchResult("Odd", url, "Odd See the zebra page and code here.", date)
+    assert hit == SearchResult("Odd", url, "Odd See the zebra page and code here.", date, basis="page")
 
 
 async def test_addresses_with_base_url_or_label(docs: Path) -> None:
