@@ -22,6 +22,11 @@ def off(value: object) -> object:
     return "off" if str(value).lower() in ("off", "false", "no") else value
 
 
+def on_or_off(value: object) -> object:
+    """YAML reads an unquoted `on` as true as well."""
+    return "on" if value is True or str(value).lower() in ("on", "true", "yes") else off(value)
+
+
 Count = Annotated[int, BeforeValidator(no_switch), Field(ge=1, le=1_000_000)]
 Seconds = Annotated[float, BeforeValidator(no_switch), Field(gt=0, le=86_400)]
 TimeToLive = Annotated[float, BeforeValidator(no_switch), Field(ge=0, le=86_400)]

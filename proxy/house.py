@@ -87,6 +87,8 @@ class House:
             max_seconds=config.server.request_timeout * _SEARCHING_SHARE,
             style=style,
             footer=footer,
+            auto=config.citations.auto,
+            require_read=config.citations.require_read,
             strip_foreign=config.citations.strip_foreign,
             store=self.store,
         )

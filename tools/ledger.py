@@ -4,15 +4,16 @@ looks numbers up in it. The same page keeps its number through all rounds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from providers.base import Basis
 from providers.urls import canonical, encode_url
 
 MOST_GIVEN = 100_000  # characters that are remembered of one source; of more the last stay
+MOST_KEPT = 6000  # of these, from one request to the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +49,29 @@ class KnownSource(NamedTuple):
 
     url: str
     title: str = ""
+    given: tuple[str, ...] = ()  # some of what the model was given of it
+    basis: Basis = "snippet"
+
+
+SourceRow = tuple[int, str, str, tuple[str, ...], Basis]
 
 
 def known(sources: Iterable[Source]) -> dict[int, KnownSource]:
-    return {source.n: KnownSource(source.url, source.title) for source in sources}
+    return {s.n: KnownSource(s.url, s.title, _bounded(s.given, MOST_KEPT), s.basis) for s in sources}
 
 
-def source_rows(sources: Mapping[int, KnownSource]) -> list[tuple[int, str, str]]:
+def source_rows(sources: Mapping[int, KnownSource]) -> list[SourceRow]:
     """As they are stored; `sources_from` reads them again."""
-    return [(n, source.url, source.title) for n, source in sources.items()]
+    return [(n, *source) for n, source in sources.items()]
 
 
-def sources_from(rows: Iterable[tuple[int, str, str]]) -> dict[int, KnownSource]:
-    return {n: KnownSource(url, title) for n, url, title in rows}
+def sources_from(rows: Iterable[Sequence[Any]]) -> dict[int, KnownSource]:
+    """Rows that were stored before texts were kept end with the title."""
+    return {n: KnownSource(url, title, *_texts(*kept)) for n, url, title, *kept in rows}
+
+
+def _texts(given: Iterable[str] = (), basis: Basis = "snippet") -> tuple[tuple[str, ...], Basis]:
+    return tuple(given), basis
 
 
 class Ledger:
@@ -110,11 +121,11 @@ class Ledger:
             self._by_number[n] = replace(self._by_number[n], given=(), basis="snippet")
         self._withdrawn.update(numbers)
 
-    def restore(self, n: int, url: str, title: str = "") -> None:
+    def restore(self, n: int, url: str, title: str = "", given: tuple[str, ...] = (), basis: Basis = "snippet") -> None:
         """A number that an earlier answer of ours gave to a page keeps it. The first to claim a number holds it."""
         if n not in self._by_number and canonical(url) not in self._by_page:
             self._last = max(self._last, n)
-            self._put(n, url, title, "", None)
+            self._by_number[n] = replace(self._put(n, url, title, "", None), given=given, basis=basis)
 
     def get(self, n: int) -> Source | None:
         """The source that a marker with this number cites."""
@@ -135,10 +146,9 @@ class Ledger:
         return source
 
 
-def _bounded(texts: tuple[str, ...]) -> tuple[str, ...]:
+def _bounded(texts: tuple[str, ...], room: int = MOST_GIVEN) -> tuple[str, ...]:
     """Each text once, as far as all of them may be remembered."""
     kept: list[str] = []
-    room = MOST_GIVEN
     for text in reversed(dict.fromkeys(texts)):
         if room <= 0:
             break

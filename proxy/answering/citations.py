@@ -1,6 +1,7 @@
-"""The citer: turns the model's `[n]` markers into citations while the text streams by. Handed text in pieces and a way
-to look a number up; hands on text in the configured style and a `Citation` per marker. Whatever the pieces, the outcome
-is the same: a decision waits (over at most 64 held characters) until no further text could change it.
+"""The citer: turns the model's `[n]` markers into citations while the text streams by, and marks sentences that have
+none where it is told to. Handed text in pieces and a way to look a number up; hands on text in the configured style and
+a `Citation` per marker, with its proof. Whatever the pieces, the outcome is the same: a decision waits (over at most 64
+held characters) until no further text could change it.
 """
 
 from __future__ import annotations
@@ -15,10 +16,24 @@ from ..values.markdown import LOOK_BACK, Code
 from ..values.request import CitationStyle
 from .cited_sources import CitedSources
 from .citing_places import MOST_AHEAD, CitingPlaces, may_begin_marker
-
-FOOTER_HEAD = "\n\nSources:\n"
-NUMBER = "[1-9][0-9]{0,2}"
-NUMBERS = f"{NUMBER}(?:, ?{NUMBER})*"
+from .claims import Claims
+from .marker_forms import AUTO_LEAD, FOOTER_HEAD, footer_line, marker_text
+from .marker_shapes import (
+    ADDRESS,
+    ADDRESS_STOP,
+    BRACKET,
+    BRACKET_BEGUN,
+    JSON,
+    JSON_BEGUN,
+    LENTICULAR,
+    LENTICULAR_BEGUN,
+    TARGET_STOP,
+    TARGETS,
+    may_become_target,
+)
+from .proofs import proof
+from .sentences import BLANKS, CLOSERS, ENDS, UNSPACED_ENDS
+from .source_texts import SourceTexts
 
 _HOLD = -1
 # Held at most: the blanks before a marker (8), and `【…】` (56) or `[…]` (46) with the start of a link target (9).
@@ -29,25 +44,21 @@ _BLANKS = " \t\u00a0\u202f"
 
 _SPECIAL = re.compile(r"[\[\]【`~/]")
 _SPECIAL_OR_BLANK_END = re.compile(rf"[\[\]【`~/]|[{_BLANKS}]\Z")
+_SPECIAL_OR_STOP = re.compile(rf"[\[\]【`~/\n{ENDS}]")
+_SPECIAL_OR_STOP_OR_BLANK_END = re.compile(rf"[\[\]【`~/\n{ENDS}]|[{_BLANKS}]\Z")
 _NOTHING = re.compile(r"(?!)")
 _NOT_SPACE = re.compile(r"\S")
-_JSON = re.compile(r'\{|\[[ \t]*[{"\r\n]')
-_JSON_BEGUN = re.compile(r"\[[ \t]*")
 
-_BRACKET = re.compile(rf"\[(\[)?({NUMBERS})\](?(1)\])")
-_BRACKET_BEGUN = re.compile(rf"\[\[?(?:{NUMBERS}(?:, ?|\])?)?")
-_LENTICULAR = re.compile(rf"【({NUMBERS})(?:†[^】\n]*)?】")
-_LENTICULAR_BEGUN = re.compile(rf"【(?:{NUMBERS}(?:, ?|†[^】\n]*)?)?")
-_TARGETS = ("https://", "http://", "www.", "local:", "/", "#", "<")
-_TARGET_STOP = re.compile(r"[()\r\n]")
-_ADDRESS = re.compile(r"(?:https?:/|\bwww\.[^\s/]*)\Z", re.IGNORECASE)
-_ADDRESS_STOP = re.compile(r"[()\[\]<>\"`*|]|[^!-~]")
 _MOST_PASSED = 256  # pieces of text that nobody has looked at yet
+_STOPS = f"{ENDS}\n"
+_STOPS_BEHIND = re.compile(rf"[{ENDS}{re.escape(CLOSERS)}]+")
+_BLANKS_BEHIND = re.compile(rf"[{BLANKS}\r]{{0,{_MOST_BLANKS}}}")
 
 
 class Citer:
     """`lookup` is asked when a marker is complete. `enabled=False` passes everything on untouched. `shown` are the
-    pages that were cited earlier in the same answer, with the numbers that people see; `taken`: see `CitedSources`."""
+    pages that were cited earlier in the same answer, with the numbers that people see; `taken`: see `CitedSources`.
+    `texts` are what proofs are taken from."""
 
     def __init__(
         self,
@@ -57,8 +68,11 @@ class Citer:
         enabled: bool = True,
         shown: Mapping[str, int] | None = None,
         taken: Collection[int] = (),
+        texts: SourceTexts | None = None,
     ) -> None:
         self._lookup = lookup
+        self._texts = texts or SourceTexts()
+        self._source_of: Callable[[str], Source | None] | None = None  # where sentences are marked that have no marker
         self._style = style
         self._footer = footer
         self._cited = CitedSources(shown or {}, taken, counted=style != "number")
@@ -67,15 +81,19 @@ class Citer:
         self._keeps_blanks = style in ("none", "openai")
         self._special = (_SPECIAL_OR_BLANK_END if self._keeps_blanks else _SPECIAL).search
         self._step: Callable[[Citer, str, int], int] = Citer._beginning
+        self._passes_all = False
         self._plain = False  # in prose and nothing is held: text without a special character just passes
         self._ending = False
         self._code = Code()
+        self._ended_before_line_feed = False  # has the sentence in front of the next line feed been looked at?
+        self._needs_blank = True  # behind the stop that was read last, for a sentence to end there
         self._depth = 0  # open brackets in a link target or bare address
         self._swallowing = False
         self._tail = "\n"  # what was read last; empty after a marker, as nothing before one matters any more
         self._floor = 0  # where the memory of the text being read begins
         self._passed: list[str] = []  # read after that, and not looked at
         self._places = CitingPlaces()
+        self._claims = Claims()
         self._told = 0  # how far the places know the text being read
         self._held, self._blanks = "", ""
         self._out: list[str] = []
@@ -87,6 +105,13 @@ class Citer:
     def cited(self) -> list[Source]:
         """In order of first citation."""
         return list(self._cited)
+
+    def mark_sentences(self, source_of: Callable[[str], Source | None]) -> None:
+        """From here on a sentence without a marker gets that of the source which `source_of` names for it, if any."""
+        if self._passes_all:
+            return
+        self._source_of = source_of
+        self._special = (_SPECIAL_OR_STOP_OR_BLANK_END if self._keeps_blanks else _SPECIAL_OR_STOP).search
 
     def feed(self, text: str) -> list[TextDelta | Citation]:
         if self._plain and text and not self._special(text):
@@ -106,7 +131,7 @@ class Citer:
     def flush(self) -> list[TextDelta | Citation]:
         self._settle()
         if self._footer and self._cited:
-            self._put(FOOTER_HEAD + "\n".join(_footer_line(*row) for row in self._cited.numbered()))
+            self._put(FOOTER_HEAD + "\n".join(footer_line(*row) for row in self._cited.numbered()))
             self._footer = False
         return self._take()
 
@@ -114,12 +139,16 @@ class Citer:
         """Decides what waited for more text: there is none."""
         self._ending = True
         self._read("")
+        if self._step is Citer._behind_stop:
+            self._step = Citer._prose
+            self._end_sentence("")
         self._ending = False
 
     def _look_at_passed(self) -> None:
         text = "".join(self._passed)
         self._passed.clear()
         self._places.read(text)
+        self._claims.read(text)
         self._tail = (self._tail + text)[-LOOK_BACK:]
 
     def _read(self, text: str) -> None:
@@ -141,6 +170,7 @@ class Citer:
         """The places are told what was read up to here."""
         if stop > self._told:
             self._places.read(text[self._told : stop], code)
+            self._claims.read(text[self._told : stop])
             self._told = stop
 
     def _take(self) -> list[TextDelta | Citation]:
@@ -168,9 +198,9 @@ class Citer:
         if stop > i:
             self._put(text[i:stop])
             return stop
-        if _JSON.match(text, i, i + _MOST_BRACKET):
+        if JSON.match(text, i, i + _MOST_BRACKET):
             self._pass_everything()
-        elif not self._ending and len(text) - i < _MOST_BRACKET and _JSON_BEGUN.fullmatch(text, i):
+        elif not self._ending and len(text) - i < _MOST_BRACKET and JSON_BEGUN.fullmatch(text, i):
             return _HOLD
         self._step = Citer._prose
         return i
@@ -178,6 +208,8 @@ class Citer:
     def _pass_everything(self) -> None:
         self._step = Citer._prose
         self._special = _NOTHING.search
+        self._source_of = None
+        self._passes_all = True
         self._keeps_blanks = False
 
     def _prose(self, text: str, i: int) -> int:
@@ -194,12 +226,59 @@ class Citer:
         if char in "`~":
             self._step = Citer._in_code
             return i
+        if self._source_of and char in _STOPS:
+            return self._stop(text, i)
         if char == "]":
             self._step = Citer._closed
-        elif char == "/" and _ADDRESS.search(self._before(text, i)):
+        elif char == "/" and ADDRESS.search(self._before(text, i)):
             self._step, self._depth = Citer._address, 0
         self._put(char)
         return i + 1
+
+    def _stop(self, text: str, i: int) -> int:
+        """A sentence may end behind this character, or with this line."""
+        if text[i] == "\n":
+            self._tell(text, i)
+            if not self._ended_before_line_feed:
+                self._end_sentence("\n")
+            self._ended_before_line_feed = False
+        else:
+            self._step = Citer._behind_stop
+            self._needs_blank = text[i] not in UNSPACED_ENDS
+        self._put(text[i])
+        return i + 1
+
+    def _behind_stop(self, text: str, i: int) -> int:
+        """What follows decides: the first character that is not blank, on the same line."""
+        if more := _STOPS_BEHIND.match(text, i):
+            self._put(more.group())
+            return more.end()
+        blanks = _BLANKS_BEHIND.match(text, i)
+        assert blanks is not None
+        behind, count = blanks.end(), blanks.end() - i
+        if behind == len(text) and count < _MOST_BLANKS and not self._ending:
+            return _HOLD
+        after = text[i : behind + MOST_AHEAD]
+        if count < _MOST_BLANKS and (count or not self._needs_blank or after.startswith("\n")):
+            self._tell(text, i)
+            if self._end_sentence(after) is None:
+                return _HOLD
+            self._ended_before_line_feed = text.startswith("\n", behind)
+        self._step = Citer._prose
+        return i
+
+    def _end_sentence(self, after: str) -> bool | None:
+        """Puts a marker behind the sentence that ended here, where it has none and one source plainly holds it. None:
+        what stands behind it is too little to tell whether prose cites here."""
+        follows = after.lstrip(BLANKS + "\r")[:1]
+        if not self._places.may_end_sentence(follows) or self._claims.is_marked():
+            return False
+        cites = self._places.cites("1", after, self._ending)
+        source = self._source_of(self._claims.in_front()) if cites and self._source_of else None
+        if source:
+            self._mark(source, auto=True)
+            self._claims.marked()
+        return cites
 
     def _in_code(self, text: str, i: int) -> int:
         self._tell(text, i)
@@ -218,7 +297,7 @@ class Citer:
 
     def _target(self, text: str, i: int) -> int:
         """From the `(` of a link to the `)` that closes it, at most to the end of the line."""
-        found = _TARGET_STOP.search(text, i)
+        found = TARGET_STOP.search(text, i)
         stop = found.end() if found else len(text)
         if found:
             self._depth += {"(": 1, ")": -1}.get(found.group(), -self._depth)
@@ -233,7 +312,7 @@ class Citer:
 
     def _address(self, text: str, i: int) -> int:
         """A bare URL, up to white space, quotes, non-ASCII, or a closing bracket that it did not open."""
-        found = _ADDRESS_STOP.search(text, i)
+        found = ADDRESS_STOP.search(text, i)
         stop = found.start() if found else len(text)
         if found and found.group() in "([":
             self._depth += 1
@@ -251,16 +330,16 @@ class Citer:
         self._tell(text, i)
         if not may_begin_marker(before) or not self._places.may_hold_marker():
             return self._no_marker(text, i)
-        marker = _BRACKET.match(text, i, i + _MOST_BRACKET)
+        marker = BRACKET.match(text, i, i + _MOST_BRACKET)
         if marker is None:
-            return self._unfinished(text, i, _BRACKET_BEGUN, _MOST_BRACKET)
+            return self._unfinished(text, i, BRACKET_BEGUN, _MOST_BRACKET)
         end = marker.end()
         opens = text.startswith("(", end)
         target = text[end + 1 : end + 9].lower() if opens else ""
-        if not self._ending and (end == len(text) or (opens and _may_become_target(target))):
+        if not self._ending and (end == len(text) or (opens and may_become_target(target))):
             return _HOLD
         image = opens and before.endswith("!")
-        linked = target.startswith(_TARGETS)  # only prose has links: such a marker counts anywhere in it
+        linked = target.startswith(TARGETS)  # only prose has links: such a marker counts anywhere in it
         cites = image or linked or self._cites(marker.group(2), text, end)
         if not cites:
             return _HOLD if cites is None else self._no_marker(text, i)
@@ -277,9 +356,9 @@ class Citer:
         self._tell(text, i)
         if not self._places.may_hold_marker():
             return self._no_marker(text, i)
-        marker = _LENTICULAR.match(text, i, i + _MOST_LENTICULAR)
+        marker = LENTICULAR.match(text, i, i + _MOST_LENTICULAR)
         if marker is None:
-            return self._unfinished(text, i, _LENTICULAR_BEGUN, _MOST_LENTICULAR)
+            return self._unfinished(text, i, LENTICULAR_BEGUN, _MOST_LENTICULAR)
         cites = self._cites(marker.group(1), text, marker.end())
         if not cites:
             return _HOLD if cites is None else self._no_marker(text, i)
@@ -291,6 +370,7 @@ class Citer:
 
     def _marked(self, marker: re.Match[str]) -> int:
         self._places.marked(marker.group())
+        self._claims.marked()
         self._floor = self._told = marker.end()
         return marker.end()
 
@@ -319,11 +399,14 @@ class Citer:
                 self._mark(source)
         return True
 
-    def _mark(self, source: Source) -> None:
+    def _mark(self, source: Source, *, auto: bool = False) -> None:
+        proved = proof(self._claims.in_front(), source, self._texts)
         number, source = self._cited.cite(source)
-        marker = "" if self._style == "none" else _marker(number, source, self._style)
+        marker = marker_text(number, source, self._style)
         last = self._out[-1][-1] if self._out else self._tail[-1:]
-        if self._style == "openai":
+        if auto:
+            lead = AUTO_LEAD if marker else ""
+        elif self._style == "openai":
             lead = " " if self._blanks or not last.isspace() else ""
         else:
             lead = " " if last == "!" and marker.startswith("[[") else ""  # a link right after `!` would be an image
@@ -331,20 +414,4 @@ class Citer:
         self._out += filter(None, (lead, marker))
         start = self._length + len(lead)
         self._length = start + len(marker)
-        self._citations.append(Citation(start, self._length, source))
-
-
-def _marker(number: int, source: Source, style: CitationStyle) -> str:
-    if style == "openai":
-        return f"([{source.host}]({source.url}))" if source.linkable else f"({source.title})"
-    return f"[[{number}]]({source.url})" if style == "link" and source.linkable else f"[{number}]"
-
-
-def _footer_line(number: int, source: Source) -> str:
-    title = re.sub(r"([\[\]\\])", r"\\\1", source.title)
-    return f"[{number}] [{title}]({source.url})" if source.linkable else f"[{number}] {title}"
-
-
-def _may_become_target(begun: str) -> bool:
-    """Is what stands behind a `(` the beginning of a web address, and too short to be one?"""
-    return not begun.startswith(_TARGETS) and any(target.startswith(begun) for target in _TARGETS)
+        self._citations.append(Citation(start, self._length, source, proved, auto))

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from ..values.markdown import is_escaped
 from .answer_lines import MOST_KNOWN, AnswerLines
 from .code_lines import is_code, is_statement, may_be_ended
+from .sentences import CLOSERS, ENDS, goes_on, is_short_form
 
 MOST_AHEAD = 9  # characters behind a marker that can matter
 
@@ -21,6 +22,16 @@ _LINE_BEGIN = re.compile(
     r"(?:[ \t>|]|[-*+•‣◦–](?=[ \t])|\d{1,3}[.)](?=[ \t])|\.{2,3}(?=[ \t])|#{1,6}(?=[ \t])|\[[ xX]\](?=[ \t]))*"
 )
 _BULLET = re.compile(r"[ \t]*(?:(?:[-*+•]|\d{1,3}[.)])[ \t]+)?")
+_BARE_NUMBERS = re.compile(r"\[\[?\d{1,3}(?:, ?\d{1,3})*\]{1,2}|【[^】]*】?")
+_JOINING = re.compile(
+    r"\d{1,3}[.)](?=\s)|(?<!\w)(?:and|to|or|und|bis|oder|et|ou|y|e|o|ed|en|of|og|i|и)(?!\w)", re.IGNORECASE
+)
+_WORDS = re.compile(r"\w")
+_IS_NUMBER = re.compile(rf"[{_BLANKS}]*\[\[?\d{{1,3}}\]")
+_MAY_BE_NUMBER = re.compile(r"\[\[?\d{0,3}")
+_NO_SENTENCES = re.compile(r"[ \t>]*(?:#{1,6}[ \t]|\|)")  # a heading, a row of a table
+_ITEM_OF_WORDS = re.compile(r"[ \t>]*(?:[-*+•‣◦–]|\d{1,3}[.)])[ \t]+(?![*_]{2}[^*_]*[*_]{2}$)")
+_SENTENCE_ENDS = frozenset(ENDS)
 _BETWEEN_MARKERS = re.compile(rf"[{_BLANKS},;&/–—-]*")
 
 # The end of a sentence, a bracket, a quotation; what follows a number.
@@ -96,6 +107,19 @@ class CitingPlaces:
             self._may_hold_marker = not self._is_code and not lines.is_data
         return self._may_hold_marker
 
+    def may_end_sentence(self, follows: str) -> bool:
+        """May a sentence of running text end here? `follows` is the first character behind it that is not blank."""
+        lines = self._lines
+        if not self.may_hold_marker() or lines.in_sources or _NO_SENTENCES.match(lines.head):
+            return False
+        if follows in ("[", "【"):
+            return False  # the model's own marker, it may be
+        before = lines.tail.rstrip(CLOSERS)
+        if before[-1:] in _SENTENCE_ENDS:
+            return not goes_on(follows) and not is_short_form(before)
+        # Without a full stop a line is a heading as well as a sentence, but for an item of a list.
+        return follows == "\n" and _ITEM_OF_WORDS.match(lines.head) is not None and not lines.tail.endswith("  ")
+
     def cites(self, numbers: str, after: str, ended: bool) -> bool | None:
         """Is a marker with these numbers a citation here? `after` is what stands behind it; None: too little does."""
         if not ended and len(after) < MOST_AHEAD and self._is_too_short(after):
@@ -105,6 +129,8 @@ class CitingPlaces:
             return False
         if self._begins_line():
             return self._begins_source(after)
+        if not self._says_anything():
+            return False
         return self._follows_marker() or self._is_cited(numbers, after)
 
     def _is_too_short(self, after: str) -> bool:
@@ -114,8 +140,17 @@ class CitingPlaces:
             return True
         if _MAY_GO_ON_AS_CODE.fullmatch(after) and _ends_like_name(self._lines.tail):
             return True
+        if _MAY_BE_NUMBER.fullmatch(follows) and self._lines.in_sources and self._begins_line():
+            return True
         opened = _emphasis(self._lines.tail)
         return len(after) < len(opened) and opened.startswith(after)
+
+    def _says_anything(self) -> bool:
+        """Is there more in this line than numbers in brackets and what joins them? Such a list cites nothing."""
+        lines = self._lines
+        said = lines.head if lines.length <= MOST_KNOWN else f"{lines.head} {lines.tail}"
+        without, count = _BARE_NUMBERS.subn(" ", said)
+        return not count or _WORDS.search(_JOINING.sub(" ", without)) is not None
 
     def _begins_line(self) -> bool:
         head = self._lines.head
@@ -125,7 +160,9 @@ class CitingPlaces:
     def _begins_source(self, after: str) -> bool:
         """A line of a list of sources that the model wrote itself: `[1] Title`."""
         lines = self._lines
-        return lines.in_sources and _BULLET.fullmatch(lines.head) is not None and bool(_SOURCE_WORDS.match(after))
+        if not lines.in_sources or _BULLET.fullmatch(lines.head) is None or _IS_NUMBER.match(after):
+            return False
+        return _SOURCE_WORDS.match(after) is not None
 
     def _follows_marker(self) -> bool:
         gap = self._lines.length - self._last_marker

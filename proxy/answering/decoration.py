@@ -1,6 +1,7 @@
 """Clients send our earlier answers back with every request. Handed the messages of a request; hands on the same
-messages with our decoration taken out of the assistant's (`[[n]](url)` reads `[n]` again, footer and annotations go),
-what those numbers stood for, and the highest number that the conversation already uses.
+messages with our decoration taken out of the assistant's (`[[n]](url)` reads `[n]` again; footer, annotations and the
+markers that the model did not write go), what those numbers stood for, and the highest number that the conversation
+already uses.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from tools.ledger import KnownSource
 
 from ..values.markdown import Code
 from ..values.messages import is_text, texts_in
-from .citations import FOOTER_HEAD, NUMBER, NUMBERS
 from .fenced_reading import without_reading
+from .marker_forms import AUTO_LEAD, FOOTER_HEAD
+from .marker_shapes import NUMBER, NUMBERS
 
 _LINKABLE = ("http://", "https://")
 _OUR_FIELDS = ("annotations", "search_results")  # ours or OpenAI's; upstreams refuse them
 _OUR_LINK = re.compile(rf"\[\[({NUMBER})\]\]\((https?://[^\s()<>]+)\)")
 _FOOTER_LINE = re.compile(rf"\[({NUMBER})\] \S.*")
 _OPENAI_MARKER = re.compile(r"\(\[[^\[\]]+\]\(https?://[^\s()<>]+\)\)")
+_AUTO_MARKER = re.compile(rf"{AUTO_LEAD}(?:{_OUR_LINK.pattern}|\[{NUMBER}\]|{_OPENAI_MARKER.pattern})")
 _BARE_MARKER = re.compile(rf"\[({NUMBER})\]")
 _CODE_BEGINS = re.compile(r"`|~~~")
 _MOST_TAKEN = 99  # beyond that a bracketed number is a year or an amount, not somebody's footnote
@@ -96,9 +99,10 @@ class _Reader:
         content = message.get("content")
         titles = self._read_annotations(message.get("annotations"), "".join(texts_in(content)))
         plain = self._without_footers(content)
-        self._note_numbers(_OUR_LINK.sub("", text) if "[[" in text else text for text in texts_in(plain))
+        self._note_numbers(_without_ours(text) for text in texts_in(plain))
         if isinstance(plain, str):
             plain = self._with_numbers(plain, message.get("annotations"))
+        plain = _with_texts(plain, self._without_auto_markers)
         plain = _with_texts(plain, lambda text: self._without_links(text, titles))
         if plain is content and not any(name in message for name in _OUR_FIELDS):
             return message
@@ -128,19 +132,24 @@ class _Reader:
             if not isinstance(url, str):
                 continue
             titles[url] = title if isinstance(title, str) else ""
-            marker = _BARE_MARKER.fullmatch(text[_place(citation, len("[999]"))])
-            if marker and url.startswith(_LINKABLE):
+            place = _place(citation, len("[999]"))
+            marker = _BARE_MARKER.fullmatch(text[place])
+            if marker and url.startswith(_LINKABLE) and not _is_auto(text, place):
                 self._learn(int(marker.group(1)), url, titles[url])
         return titles
 
     def _with_numbers(self, text: str, annotations: Any) -> str:
-        """OpenAI's own form, `([host](url))`, as `[n]`."""
+        """OpenAI's own form, `([host](url))`, as `[n]`; what the model did not write is left out, in whatever form."""
         pieces: list[str] = []
         done = 0
         for citation in _url_citations(annotations):
             url, place = citation.get("url"), _place(citation, _MOST_MARKER)
             marker = text[place]
             if not isinstance(url, str) or place.start < done:
+                continue
+            if _is_auto(text, place):
+                pieces.append(text[done : place.start - 1])
+                done = place.stop
                 continue
             if _OPENAI_MARKER.fullmatch(marker) and marker.endswith(f"]({url}))"):
                 title = citation.get("title")
@@ -151,6 +160,17 @@ class _Reader:
 
     def _without_footers(self, content: Any) -> Any:
         return _with_texts(content, _without_footer) if self._footer else content
+
+    def _without_auto_markers(self, text: str) -> str:
+        """What the model did not write it does not read either."""
+        if AUTO_LEAD not in text:
+            return text
+        pieces: list[str] = []
+        done = 0
+        for start, end in self._prose(text):
+            pieces += text[done:start], _AUTO_MARKER.sub("", text[start:end])
+            done = end
+        return "".join(pieces) + text[done:]
 
     def _without_links(self, text: str, titles: Mapping[str, str]) -> str:
         if "[[" not in text:
@@ -206,6 +226,17 @@ def _place(citation: Mapping[str, Any], most: int) -> slice:
     if isinstance(start, int) and isinstance(end, int) and 0 <= start < end <= start + most:
         return slice(start, end)
     return slice(0, 0)
+
+
+def _is_auto(text: str, place: slice) -> bool:
+    return place.start > 0 and text[place.start - 1 : place.start] == AUTO_LEAD
+
+
+def _without_ours(text: str) -> str:
+    """Less our links, and less all markers that the model did not write: their numbers are no numbers of its own."""
+    if AUTO_LEAD in text:
+        text = _AUTO_MARKER.sub("", text)
+    return _OUR_LINK.sub("", text) if "[[" in text else text
 
 
 def _with_texts(content: Any, change: Callable[[str], str]) -> Any:

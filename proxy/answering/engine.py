@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -36,10 +36,11 @@ from ..values.events import (
     UsageSeen,
 )
 from ..values.messages import answered_id, call_name, calls_in, image_urls, texts_in
-from ..values.request import ChatRequest, CitationStyle
+from ..values.request import AutoMarks, ChatRequest, CitationStyle
 from .citations import Citer
 from .decoration import links_in
 from .fenced_reading import without_reading
+from .grounds import Grounds
 from .loop import Action, AskModel, End, KeepTurn, RunTools, ToolLoop
 from .offer import OUR_NAMES, Offer
 from .search_first import FirstSearch
@@ -63,10 +64,14 @@ class Engine:
         max_seconds: float = 360.0,
         style: CitationStyle | None = None,
         footer: bool = False,
+        auto: AutoMarks = "assist",
+        require_read: bool = False,
         strip_foreign: bool = False,
         store: Store | None = None,
     ) -> None:
         self.toolbox = toolbox
+        self.auto = auto
+        self.require_read = require_read
         self.strip_foreign = strip_foreign
         self.store = store or MemoryStore()
         self.max_rounds = max_rounds
@@ -94,12 +99,17 @@ class _Answering:
         self._context = context
         self._ledger = Ledger(offer.highest_number)
         for n, source in offer.known_sources.items():
-            self._ledger.restore(n, source.url, source.title)
+            self._ledger.restore(n, *source)
         self._searching = bool(offer.owned)
         style = request.citations or engine.style or context.dialect.citation_style
         plain = not self._searching or offer.response_format is not None
         shown, taken = links_in(request.begun), offer.known_sources
-        citer = Citer(self._ledger.get, style, engine.footer, enabled=not plain, shown=shown, taken=taken)
+        self._grounds = Grounds(
+            self._ledger, restored=taken, read_alone=self._must_be_read(), longest_quote=request.longest_quote
+        )
+        lookup, texts = self._grounds.citable, self._grounds.texts
+        citer = Citer(lookup, style, engine.footer, enabled=not plain, shown=shown, taken=taken, texts=texts)
+        self._mark_sentences = citer.mark_sentences
         self._citer: Citer | StrippedCiter = citer
         self._thoughts: StrippedThoughts | None = None
         if engine.strip_foreign and not plain:
@@ -163,6 +173,7 @@ class _Answering:
             async for batch in batches:
                 yield batch if isinstance(batch[0], SearchedFirst) else [*loop.begin(), *batch]
         loop.searched(first.offer, first.usage, first.bare)
+        self._searched(weak=True)
 
     def _start_early(self, loop: ToolLoop) -> None:
         """Ours run while the client's calls of the same turn are still being written."""
@@ -175,6 +186,7 @@ class _Answering:
             await self._early
             self._early = None
         results = await session.run(action.calls)
+        self._searched(weak=self._plan.current.settings.assist)
         late = asyncio.get_running_loop().time() > self._time_to_answer
         yield loop.tools_done(results, spent=session.spent or late)
 
@@ -220,6 +232,22 @@ class _Answering:
     def _found(self) -> list[int]:
         """The numbers of what this request has found."""
         return [source.n for source in self._ledger if source.n not in self._offer.known_sources]
+
+    def _searched(self, *, weak: bool) -> None:
+        """From here on sentences without a marker get one, where that is wanted: mostly for models that write none."""
+        wanted = self._said_of_citations("auto")
+        found = self._session is not None and bool(self._session.searches or self._session.pages)
+        if found and (wanted == "on" or (wanted == "assist" and weak)):
+            self._mark_sentences(self._grounds.plain_source)
+
+    def _must_be_read(self) -> bool:
+        return bool(self._said_of_citations("require_read"))
+
+    def _said_of_citations(self, setting: Literal["auto", "require_read"]) -> Any:
+        """By the key, else by the upstream, else for all."""
+        key, upstream = self._context.caller.policy.citations, self._plan.current.settings.citations
+        said = [getattr(policy, setting) for policy in (key, upstream, self._engine)]
+        return next(value for value in said if value is not None)
 
     def _texts_of_people(self) -> list[str]:
         offer = self._offer

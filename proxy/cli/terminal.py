@@ -8,10 +8,10 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 
-from tools.ledger import Ledger, Source
+from tools.ledger import Ledger
 from tools.options import SessionOptions
 from tools.render import open_json, search_json
 
@@ -55,22 +55,36 @@ async def ask(config: Config, given: argparse.Namespace) -> int:
 
 
 async def _show(batches: AsyncIterator[list[Event]]) -> int:
-    cited: dict[int, Source] = {}
+    cited: dict[int, list[Citation]] = {}
     async for batch in batches:
         for event in batch:
             if isinstance(event, TextDelta):
                 print(event.text, end="", flush=True)
             elif isinstance(event, Citation):
-                cited[event.source.n] = event.source
+                cited.setdefault(event.source.n, []).append(event)
             elif isinstance(event, ToolStarted):
                 print(chat.progress_line(event), end="", file=sys.stderr, flush=True)
             elif isinstance(event, Failed):
                 print(f"\n{event.error['message']}", file=sys.stderr)
                 return 1
     print()
-    for n, source in sorted(cited.items()):
-        print(f"\n[{n}] {source.title}\n    {source.url}")
+    for n, citations in sorted(cited.items()):
+        print("\n".join(["", f"[{n}] {citations[0].source.title}", *_proof_lines(citations)]))
     return 0
+
+
+def _proof_lines(citations: Sequence[Citation]) -> list[str]:
+    """Where a source is, what it says about the first sentence that cites it, and what of all of them is not in it."""
+    proof = citations[0].proof
+    said = [f"    {proof.basis}: “{' '.join(proof.quote.split())}”"] if proof.quote else []
+    missing = dict.fromkeys(words for citation in citations for words in citation.proof.unmatched)
+    auto = ["    marked by Groundwire, not by the model"] if all(citation.auto for citation in citations) else []
+    return [
+        f"    {citations[0].source.url}",
+        *said,
+        *([f"    not in it: {'; '.join(missing)}"] if missing else []),
+        *auto,
+    ]
 
 
 async def search(config: Config, given: argparse.Namespace) -> int:

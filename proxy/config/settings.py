@@ -35,7 +35,7 @@ from .keys import ClientKey, Domain, KeyPolicy, key_names
 from .network import NetworkConfig
 from .prices import PricesConfig
 from .redis_address import RedisAddress
-from .upstreams import STRICT, Mode, Name, UpstreamConfig
+from .upstreams import STRICT, AutoCitations, Mode, Name, UpstreamConfig
 
 
 def _host(value: str) -> str:
@@ -129,6 +129,8 @@ class ToolsConfig(_Section):
 class CitationsConfig(_Section):
     style: CitationStyle | None = None
     footer: bool = False
+    auto: AutoCitations = "assist"
+    require_read: bool = False
     strip_foreign: bool = False
 
 

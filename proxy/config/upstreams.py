@@ -23,14 +23,15 @@ from pydantic import (
     model_validator,
 )
 
-from providers.settings import Count, Seconds, no_switch, off
+from providers.settings import Count, Seconds, no_switch, off, on_or_off
 from providers.web.egress import Egress, ProxyUrl
 
-from ..values.request import CitationStyle
+from ..values.request import AutoMarks, CitationStyle
 from .vocabulary import PROFILES, REPAIRS
 
 ToolCalls = Literal["auto", "native", "prompted", "none"]
 Mode = Annotated[Literal["auto", "on_request", "off"], BeforeValidator(off)]
+AutoCitations = Annotated[AutoMarks, BeforeValidator(on_or_off)]
 Name = Annotated[str, Field(min_length=1)]
 Kind = Literal["openai", "litellm", "demo"]
 
@@ -89,11 +90,13 @@ STRICT = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, coer
 
 
 class CitationsPolicy(BaseModel):
-    """How citations look for one key or one upstream; unset is as for all."""
+    """What holds of citations for one key or one upstream; unset is as for all."""
 
     model_config = STRICT
 
     style: CitationStyle | None = None
+    auto: AutoCitations | None = None
+    require_read: bool | None = None
 
 
 class Override(BaseModel):

@@ -37,6 +37,7 @@ from ..values.events import (
 from ..values.messages import said_since_question
 from ..values.request import MOST_TOOLS, ChatRequest, CitationStyle, check_length, json_object
 from ..values.sse import DONE, PING, encode
+from .proof_fields import proof_fields
 from .search import take_out_search
 
 _DEEPEST = 254  # what orjson writes; it reads deeper
@@ -226,7 +227,7 @@ class _Body:
         self._model = request.model
         self._fields: dict[str, Any] = {}
         self._sources: dict[int, Source] = {}
-        self._cited: dict[int, Source] = {}
+        self._cited: dict[int, Citation] = {}  # the first of each source
         self.annotations: list[dict[str, Any]] = []
         self.usage: dict[str, Any] = dict(_NO_USAGE)
 
@@ -237,7 +238,7 @@ class _Body:
     def take(self, event: Event) -> None:
         if isinstance(event, Citation):
             self.annotations.append(_annotation(event))
-            self._cited.setdefault(event.source.n, event.source)
+            self._cited.setdefault(event.source.n, event)
         elif isinstance(event, ToolFinished):
             self._sources.update((source.n, source) for source in event.sources)
         elif isinstance(event, UsageSeen):
@@ -248,15 +249,21 @@ class _Body:
 
     def extras(self) -> dict[str, Any]:
         """Perplexity's list of sources, for clients that read it: those cited first, in the order of their numbers."""
-        sources = {**self._cited, **self._sources}
-        listed = [self._cited.get(n, source) for n, source in sources.items()]
-        found = [{"title": s.title, "url": s.url, "date": s.date, "snippet": s.snippet} for s in listed]
+        found = [self._listed(n) for n in {**self._cited, **self._sources}]
         return {"search_results": found} if found else {}
+
+    def _listed(self, n: int) -> dict[str, Any]:
+        """A source under the title that it is cited by, with what proved its first citation."""
+        cited = self._cited.get(n)
+        source = cited.source if cited else self._sources[n]
+        listed = {"title": source.title, "url": source.url, "date": source.date, "snippet": source.snippet}
+        proved = {**listed, **(proof_fields(cited, place=False) if cited else {})}
+        return {**proved, "basis": self._sources[n].basis} if n in self._sources else proved
 
 
 def _annotation(event: Citation) -> dict[str, Any]:
     place = {"start_index": event.start, "end_index": event.end, "url": event.source.url, "title": event.source.title}
-    return {"type": "url_citation", "url_citation": place}
+    return {"type": "url_citation", "url_citation": {**place, **proof_fields(event)}}
 
 
 def _call_delta(event: ToolCallDelta) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from providers.base import Basis
 from tools.ledger import Source
 
 ToolMode = Literal["native", "prompted", "none"]  # how a model takes tools: as JSON, in words, or not at all
@@ -87,12 +88,26 @@ class ToolFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class Proof:
+    """What a citation rests on. `quote` is a passage of what the model was given of the source, word for word: the one
+    that best matches the sentence in front of the marker; empty where none matches. Without a `basis` the model was
+    given nothing of the source in this request: an earlier answer cited it. `unmatched` are numbers, dates and
+    quotations of the sentence that stand nowhere in the source."""
+
+    quote: str = ""
+    basis: Basis | None = None
+    unmatched: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Citation:
-    """A marker in the text: `[start, end)` in code points over the whole answer."""
+    """A marker in the text: `[start, end)` in code points over the whole answer. `auto`: the model did not write it."""
 
     start: int
     end: int
     source: Source
+    proof: Proof = Proof()
+    auto: bool = False
 
 
 @dataclass(frozen=True, slots=True)

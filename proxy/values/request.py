@@ -15,7 +15,9 @@ from tools.ledger import KnownSource
 from .errors import refuse
 
 CitationStyle = Literal["link", "number", "openai", "none"]
+AutoMarks = Literal["off", "assist", "on"]  # for whom sentences are marked that the model left without a marker
 
+LONGEST_QUOTE = 300  # characters
 MOST_MESSAGES = 20_000  # of a conversation: each costs microseconds to prepare, and nobody else is served meanwhile
 MOST_TOOLS = 2000  # of a request, those of namespaces too
 MOST_DOMAINS = 1000  # in one list
@@ -70,6 +72,7 @@ class ChatRequest:
     begun: tuple[str, ...] = ()  # what the client has seen of this very answer: it called tools, and comes back
     citations: CitationStyle | None = None  # how they are to look, where anybody but the operator at large said so
     left_out: tuple[str, ...] = ()  # types of tools that only their vendor can run: the model sees none of them
+    longest_quote: int = LONGEST_QUOTE  # of what a citation rests on, as its API has it
     wants_no_tools: bool = False  # did the client say in so many words that it has none?
 
 

@@ -81,7 +81,7 @@ async def test_a_hit_has_address_date_and_plain_passage(docs: Path) -> None:
     async with local(docs) as service:
         (hit,) = await hits(service, "zebra")
     url = "local:hand%20book/a%20b/%C3%BC%231%3F.md"
-    assert hit == SearchResult("Odd", url, "See the zebra page and code here.", "2024-03-01")
+    assert hit == SearchResult("Odd", url, "See the zebra page and code here.", "2024-03-01", basis="page")
 
 
 async def test_addresses_with_base_url_or_label(docs: Path) -> None:

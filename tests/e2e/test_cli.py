@@ -144,7 +144,8 @@ def test_ask_streams_an_answer_and_lists_its_sources(folder: Path) -> None:
         shown, status = running.communicate(timeout=30)
     assert running.returncode == 0
     assert "more than red light. [1]" in shown
-    assert shown.endswith(f"\n\n[1] Why the sky is blue\n    {SITE}sky.md\n")
+    quote = "The sky is blue because air scatters blue light more than red light."
+    assert shown.endswith(f"\n\n[1] Why the sky is blue\n    {SITE}sky.md\n    page: “{quote}”\n")
     assert status == f"Searching the web: Why is the sky blue?\nReading: {SITE}sky.md\n"
 
 

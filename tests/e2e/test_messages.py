@@ -167,9 +167,9 @@ def test_the_server_tool_is_answered_with_blocks(proxy: Groundwire, model: Model
     assert 0 < len(said["citations"][0]["cited_text"]) <= 150
     assert "scatters blue light" in said["citations"][0]["cited_text"]
     assert message["usage"]["server_tool_use"]["web_search_requests"] == 1
-    model.script(text("Yes [1]."))
+    model.script(text("Yes, blue [1]."))
     again = ask(proxy, [asked(), echo(message), asked("Sure?")], **fields)
-    assert short(again) == [("Yes.", SKY)]
+    assert short(again) == [("Yes, blue.", SKY)]
     assert again["content"][0]["citations"][0]["cited_text"] == said["citations"][0]["cited_text"]
     assert last_read(model) == [
         USER,

@@ -14,6 +14,7 @@ from proxy.values.events import (
     Event,
     Failed,
     Finished,
+    Proof,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
@@ -28,6 +29,7 @@ from tools.ledger import Source
 SKY = Source(1, "https://sky.example/a", "Sky", "Why it is blue", "2026-05-01")
 SEA = Source(2, "https://sea.example/b", "Sea")
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+SKY_FOUND = {"title": "Sky", "url": "https://sky.example/a", "date": "2026-05-01", "snippet": "Why it is blue"}
 ANSWER: list[Event] = [
     Begun("up-model", {"system_fingerprint": "fp"}),
     ReasoningDelta({"reasoning_content": "Let me "}),
@@ -86,9 +88,26 @@ def test_all_annotations_once_on_the_finishing_chunk() -> None:
     text = "".join(d.get("content", "") for d in deltas(chunks))
     assert text[7:35] == "[[1]](https://sky.example/a)"
     assert chunks[-2]["search_results"] == [
-        {"title": "Sky", "url": "https://sky.example/a", "date": "2026-05-01", "snippet": "Why it is blue"},
-        {"title": "Sea", "url": "https://sea.example/b", "date": None, "snippet": ""},
+        {**SKY_FOUND, "basis": "snippet"},
+        {"title": "Sea", "url": "https://sea.example/b", "date": None, "snippet": "", "basis": "snippet"},
     ]
+
+
+PROVED = Citation(7, 35, SKY, Proof("Air makes it blue.", "page", ("1871",)), auto=True)
+PROOF = {"cited_text": "Air makes it blue.", "basis": "page"}
+
+
+def test_the_proof_of_a_citation() -> None:
+    events = [PROVED if isinstance(event, Citation) else event for event in ANSWER]
+    for whole in (stream(events)[-2], json.loads(fold(events, request()))):
+        said = whole["choices"][0].get("delta") or whole["choices"][0]["message"]
+        place = said["annotations"][0]["url_citation"]
+        assert {key: place[key] for key in place if key not in ("start_index", "end_index", "url", "title")} == {
+            **PROOF,
+            "auto": True,
+            "unmatched": ["1871"],
+        }
+        assert whole["search_results"][0] == {**SKY_FOUND, **PROOF, "basis": "snippet"}, "as it was last given"
 
 
 def test_nothing_about_our_tools_leaks() -> None:

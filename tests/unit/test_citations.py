@@ -150,6 +150,11 @@ MARKERS = {
     "a link anywhere in prose": ("[1](https://x.org) and ([2](www.x.org))", "«1» and («2»)"),
 }
 TEXT = {
+    "a bare list": "[1] [2] [3] … [12]",
+    "a bare list with words between": "[1], [2] and [3]",
+    "a bare item": "Well:\n- [1] und [2]\n",
+    "a bare list of sources": "Sources:\n[1] [2] [3]\n",
+    "a bare list in other brackets": "【1】 to 【3】",
     "inline code": "Use `[1]` and ``a`[1]`` and ` `` [1]`.",
     "unclosed code": "Use `[1] still [2]\nand [3]",
     "fence": "```\n[1]\n```\n",
@@ -391,8 +396,10 @@ def test_the_most_that_is_held(style: CitationStyle) -> None:
 # Linear time: counted in lines of our code executed, not in seconds.
 
 
-def work(pieces: Sequence[str], style: CitationStyle) -> int:
+def work(pieces: Sequence[str], style: CitationStyle, *, marking: bool = False) -> int:
     citer = Citer(KNOWN.get, style)
+    if marking:
+        citer.mark_sentences(lambda sentence: None)
     count = 0
 
     def trace(frame: object, event: str, arg: object) -> object:
@@ -417,11 +424,12 @@ UNITS = [
 ]
 
 
+@pytest.mark.parametrize("marking", [False, True], ids=["", "marking sentences"])
 @pytest.mark.parametrize("style", ["link", "none"])
-@pytest.mark.parametrize("unit", UNITS)
-def test_work_is_linear(unit: str, style: CitationStyle) -> None:
+@pytest.mark.parametrize("unit", [*UNITS, "A word. ", "e.g. ", ". ", "。", "- a\n", ".   "])
+def test_work_is_linear(unit: str, style: CitationStyle, marking: bool) -> None:
     for pieces in (lambda n: [unit * n], lambda n: list(unit * n)):
-        small, large = work(pieces(50), style), work(pieces(500), style)
+        small, large = work(pieces(50), style, marking=marking), work(pieces(500), style, marking=marking)
         assert large <= 12 * small + 200
 
 

@@ -46,13 +46,13 @@ def answer(text: str, style: CitationStyle = "link", footer: bool = False) -> tu
 @pytest.mark.parametrize(
     ("content", "clean", "known"),
     [
-        (f"So [[1]]({A}).", "So [1].", {1: (A, "")}),
-        (f"So [[1]]({A})[[12]]({B}).", "So [1][2].", {1: (A, ""), 2: (B, "")}),
-        (f"So [[2]]({A})[[1]]({B})[[2]]({A}).", "So [1][2][1].", {1: (A, ""), 2: (B, "")}),
-        (f"So [[1]]({A}), `[[2]]({B})`", f"So [1], `[[2]]({B})`", {1: (A, "")}),
-        (f"```\n[[2]]({B})\n```\n[[1]]({A})", f"```\n[[2]]({B})\n```\n[1]", {1: (A, "")}),
-        (f"[[1]]({A}) ~~x~~ [[2]]({B})", "[1] ~~x~~ [2]", {1: (A, ""), 2: (B, "")}),
-        ([{"type": "text", "text": f"a [[1]]({A})"}], [{"type": "text", "text": "a [1]"}], {1: (A, "")}),
+        (f"So [[1]]({A}).", "So [1].", {1: KnownSource(A, "")}),
+        (f"So [[1]]({A})[[12]]({B}).", "So [1][2].", {1: KnownSource(A, ""), 2: KnownSource(B, "")}),
+        (f"So [[2]]({A})[[1]]({B})[[2]]({A}).", "So [1][2][1].", {1: KnownSource(A, ""), 2: KnownSource(B, "")}),
+        (f"So [[1]]({A}), `[[2]]({B})`", f"So [1], `[[2]]({B})`", {1: KnownSource(A, "")}),
+        (f"```\n[[2]]({B})\n```\n[[1]]({A})", f"```\n[[2]]({B})\n```\n[1]", {1: KnownSource(A, "")}),
+        (f"[[1]]({A}) ~~x~~ [[2]]({B})", "[1] ~~x~~ [2]", {1: KnownSource(A, ""), 2: KnownSource(B, "")}),
+        ([{"type": "text", "text": f"a [[1]]({A})"}], [{"type": "text", "text": "a [1]"}], {1: KnownSource(A, "")}),
     ],
 )
 def test_link_form_reads_as_number_again(content: Any, clean: Any, known: dict[int, Any]) -> None:
@@ -103,7 +103,7 @@ def test_fields_of_ours_go_and_teach_titles() -> None:
     message = assistant(f"a [[1]]({A}) b [[2]]({B})", annotations=[annotation(A, "A page")], search_results=[{}], x=1)
     cleaned = strip_decoration([message])
     assert cleaned.messages == [assistant("a [1] b [2]", x=1)]
-    assert cleaned.known_sources == {1: (A, "A page"), 2: (B, "")}
+    assert cleaned.known_sources == {1: KnownSource(A, "A page"), 2: KnownSource(B, "")}
     assert "annotations" in message
 
 
@@ -116,7 +116,9 @@ def test_empty_fields_go_too() -> None:
 def test_annotations_teach_numbers() -> None:
     text, citations = answer("🎉 a [1], c [3], `[2]`.", "number")
     notes = [annotation(c.source.url, c.source.title, c.start, c.end) for c in citations]
-    known = {1: (A, "A page")}  # what cannot be linked to is text: in other styles its number is not the model's
+    known = {
+        1: KnownSource(A, "A page")
+    }  # what cannot be linked to is text: in other styles its number is not the model's
     assert strip_decoration([assistant(text, annotations=notes)]).known_sources == known
     flat = [{"type": "url_citation", **note["url_citation"]} for note in notes]
     assert strip_decoration([assistant(text, annotations=flat)]).known_sources == known
@@ -146,7 +148,7 @@ def test_a_number_that_meant_two_pages_means_neither() -> None:
     messages = [numbered("a [1] b [2]", n1=A, n2=B), numbered("a [1]", n1=B)]
     cleaned = strip_decoration(messages)
     assert cleaned.messages == [assistant("a [1] b [2]"), assistant("a [1]")]
-    assert cleaned.known_sources == {2: (B, "")}
+    assert cleaned.known_sources == {2: KnownSource(B, "")}
 
 
 C, D = "https://c.org/", "https://d.org/"
@@ -165,7 +167,12 @@ TOLD = ["One [6], two [7], mine [5].", "Three [13], one [6].", "[2] is a documen
 def test_the_url_decides_and_not_the_number_in_the_link() -> None:
     cleaned = strip_decoration(CONVERSATION)
     assert [message["content"] for message in cleaned.messages[1::2]] == TOLD
-    assert cleaned.known_sources == {6: (A, ""), 7: (B, ""), 13: (C, ""), 14: (D, "")}
+    assert cleaned.known_sources == {
+        6: KnownSource(A, ""),
+        7: KnownSource(B, ""),
+        13: KnownSource(C, ""),
+        14: KnownSource(D, ""),
+    }
     assert cleaned.highest_number == 14
 
 
@@ -181,7 +188,7 @@ def test_a_number_that_a_turn_put_back_gave_counts_first_and_is_given_to_no_othe
     messages = [assistant(f"a [[1]]({A}) b [[2]]({B}) c [[3]]({C})")]
     cleaned = strip_decoration(messages, sources={1: KnownSource(D), 9: KnownSource(B, "B"), 3: KnownSource("local:x")})
     assert cleaned.messages == [assistant("a [2] b [9] c [10]")]
-    assert cleaned.known_sources == {2: (A, ""), 9: (B, ""), 10: (C, "")}
+    assert cleaned.known_sources == {2: KnownSource(A, ""), 9: KnownSource(B, ""), 10: KnownSource(C, "")}
 
 
 def test_links_in() -> None:
@@ -297,14 +304,14 @@ def test_openai_markers_are_given_numbers_when_annotations_say_what_they_are() -
         {"role": "assistant", "content": text, "annotations": annotations},
     ]
     cleaned = strip_decoration(messages)
-    numbers = {url: n for n, (url, _) in cleaned.known_sources.items()}
+    numbers = {url: n for n, (url, *_) in cleaned.known_sources.items()}
     one, two = numbers["https://a.org/x"], numbers["https://b.org/y"]
     assert {one, two} == {4, 5}
     assert cleaned.messages[1] == {
         "role": "assistant",
         "content": f"One [{one}], two [{two}], one again [{one}]. Mine: ([a.org](https://a.org/x))",
     }
-    assert cleaned.known_sources[one] == ("https://a.org/x", "a.org")
+    assert cleaned.known_sources[one] == KnownSource("https://a.org/x", "a.org")
     assert cleaned.highest_number == 5
 
 

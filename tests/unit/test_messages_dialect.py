@@ -10,7 +10,6 @@ import pytest
 from proxy.answering.citations import Citer
 from proxy.dialects.messages.dialect import MessagesDialect
 from proxy.dialects.messages.history import OWN_SIGNATURE
-from proxy.dialects.messages.passages import LONGEST, best_sentence
 from proxy.store.store import MemoryStore
 from proxy.values.errors import failure
 from proxy.values.events import (
@@ -18,6 +17,7 @@ from proxy.values.events import (
     Citation,
     Event,
     Finished,
+    Proof,
     ReasoningDelta,
     RoundFinished,
     TextDelta,
@@ -38,7 +38,8 @@ from tests.unit.messages_scripts import (
 )
 from tools.ledger import Source
 
-SKY = Source(1, "https://sky.example/a", "Sky", "Tea is hot. The sky is blue because of air. Rain falls.", "2026-05-01")
+SAID = "Tea is hot. The sky is blue because of air. Rain falls."
+SKY = Source(1, "https://sky.example/a", "Sky", SAID, "2026-05-01", given=(SAID,))
 SEA = Source(2, "https://sea.example/b", "Sea")
 USAGE = {
     "prompt_tokens": 30,
@@ -191,17 +192,18 @@ def test_what_a_citation_says() -> None:
         "url": SKY.url,
         "title": "Sky",
         "cited_text": "The sky is blue because of air.",
+        "basis": "snippet",
     }
     assert HANDLES.open(sky["encrypted_index"])["n"] == 1
-    assert sea["cited_text"] == "Sea"
+    assert sea["cited_text"] == "Sea", "where the model was given no text a title stands in"
 
 
-def test_cited_text_is_short_and_never_empty() -> None:
-    long = best_sentence("blue", "blue " * 100, "T")
-    assert long == ("blue " * 30).strip()
-    assert len(long) <= LONGEST
-    assert len(best_sentence("x", "青" * 500, "T")) == LONGEST
-    assert best_sentence("x", " \n ", "Title") == "Title"
+def test_what_we_put_in_and_what_is_not_found_is_told_here_too() -> None:
+    marked = Citation(16, 16, SKY, Proof("The sky", "page", ("1871",)), auto=True)
+    message = message_of([*SEARCHED, TextDelta("Blue since 1871."), marked, *END], tools=[SERVER_TOOL])
+    (shown,) = message["content"][2]["citations"]
+    told = {name: shown[name] for name in ("cited_text", "basis", "auto", "unmatched")}
+    assert told == {"cited_text": "The sky", "basis": "page", "auto": True, "unmatched": ["1871"]}
 
 
 def test_without_the_server_tool_it_is_one_text() -> None:
@@ -235,7 +237,6 @@ def test_a_page_that_was_opened() -> None:
     ]
     hidden = message_of([*read, *cited("Salt comes from rivers [2]."), *END], tools=[SERVER_TOOL])
     assert short(hidden) == [("Salt comes from rivers.", url)]
-    assert hidden["content"][0]["citations"][0]["cited_text"] == "Rivers bring salt."
     shown = message_of([*read, TextDelta("Salty."), *END], tools=[FETCH_TOOL])
     assert short(shown) == [
         ("server_tool_use", "web_fetch", {"url": url}),

@@ -13,7 +13,18 @@ from proxy.dialects.messages.history import OWN_SIGNATURE, Conversation, convers
 from proxy.dialects.messages.request import decode
 from proxy.store.store import MemoryStore
 from proxy.values.errors import RequestError
-from proxy.values.events import Begun, Event, Finished, RoundFinished, TextDelta, ToolFinished, ToolStarted, UsageSeen
+from proxy.values.events import (
+    Begun,
+    Citation,
+    Event,
+    Finished,
+    Proof,
+    RoundFinished,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    UsageSeen,
+)
 from tests.unit.messages_scripts import FETCH_TOOL, HANDLES, SERVER_TOOL, body, encoder
 from tests.unit.test_messages_dialect import SKY, THOUGHTS, cited
 
@@ -244,7 +255,31 @@ def test_a_search_is_read_again() -> None:
         "user More?",
     ]
     assert {n: source.url for n, source in again.sources.items()} == {1: SKY.url}
-    assert again.given == {SKY.url: SKY.snippet}
+    assert again.sources[1].given == (SKY.snippet, "The sky is blue because of air.")
+    assert again.sources[1].basis == "snippet"
+
+
+def test_a_marker_that_the_model_did_not_write_is_not_read_again() -> None:
+    said = [
+        *SEARCHED,
+        TextDelta("It is blue."),
+        Citation(11, 11, SKY, Proof("Blue.", "page"), auto=True),
+        *END,
+    ]
+    again = talk([USER, answered(said, tools=[SERVER_TOOL]), {"role": "user", "content": "More?"}])
+    assert line(again.messages[-2]) == "assistant It is blue."
+    assert (again.sources[1].given, again.sources[1].basis) == (("Blue.",), "page")
+
+
+def test_the_text_of_a_fetched_page_is_known_again() -> None:
+    started = ToolStarted("call_8", "open_page", {"url": SKY.url})
+    page = f"Page [1]: Sky\nURL: {SKY.url}\n\nAir scatters blue."
+    fenced = f"<<<web-0123456789abcdef\n{page}\nweb-0123456789abcdef>>>"
+    told = RoundFinished(({"role": "tool", "tool_call_id": "call_8", "content": fenced},))
+    opened = [started, ToolFinished("call_8", "open_page", True, "p", (SKY,)), told]
+    events = [*SEARCHED, *opened, *cited("Blue [1]."), *END]
+    again = talk([USER, answered(events, tools=[SERVER_TOOL, FETCH_TOOL]), USER])
+    assert (again.sources[1].given[0], again.sources[1].basis) == ("Air scatters blue.", "page")
 
 
 def test_handles_are_for_their_caller_alone() -> None:

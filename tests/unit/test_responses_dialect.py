@@ -204,8 +204,8 @@ def test_what_was_found_is_shown_only_if_asked() -> None:
     sources = search("web_search_call.action.sources")["action"]["sources"]
     assert sources == [{"type": "url", "url": SKY.url}, {"type": "url", "url": SEA.url}]
     assert search("web_search_call.results")["results"] == [
-        {"url": SKY.url, "title": "Sky", "snippet": "Why it is blue", "date": "2026-05-01"},
-        {"url": SEA.url, "title": "Sea", "snippet": "", "date": None},
+        {"url": SKY.url, "title": "Sky", "snippet": "Why it is blue", "date": "2026-05-01", "basis": "snippet"},
+        {"url": SEA.url, "title": "Sea", "snippet": "", "date": None, "basis": "snippet"},
     ]
 
 

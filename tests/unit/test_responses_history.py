@@ -15,6 +15,7 @@ from proxy.answering.decoration import strip_decoration
 from proxy.dialects.responses.history import KnownItem, conversation, instructions, references
 from proxy.dialects.responses.request import ResponsesRequest, decode
 from proxy.values.errors import RequestError
+from tools.ledger import KnownSource
 
 HI = {"role": "user", "content": "hi"}
 AND = {"role": "user", "content": "and?"}
@@ -301,7 +302,7 @@ def test_annotations_of_echoed_answers_tell_what_was_cited() -> None:
     mark = {"type": "url_citation", "start_index": 5, "end_index": 5 + len(link), "url": "https://sky.example/a"}
     part = {"type": "output_text", "text": f"Blue {link}", "annotations": [{**mark, "title": "Sky"}]}
     cleaned = strip_decoration(chat(HI, {"role": "assistant", "content": [part]}, AND))
-    assert cleaned.known_sources == {1: ("https://sky.example/a", "Sky")}
+    assert cleaned.known_sources == {1: KnownSource("https://sky.example/a", "Sky")}
     assert cleaned.messages[1] == assistant("Blue [1]")
     twice = strip_decoration(chat(HI, said("First."), {"role": "assistant", "content": [part]}, AND))
     assert twice.messages[1]["content"].startswith("First.\n\nBlue ")

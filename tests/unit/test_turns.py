@@ -58,7 +58,7 @@ WHOLE = [
 def test_everything_is_put_back_in_its_order() -> None:
     back = restored([USER, SEEN, *RESULTS], {KEY: TURN})
     assert back.messages == WHOLE
-    assert back.sources == {1: ("https://a.example/", "A")}
+    assert back.sources == {1: KnownSource("https://a.example/", "A")}
 
 
 def test_results_in_another_order_and_the_history_sent_twice() -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 
 from tools.base import WEB_SEARCH
-from tools.ledger import Source
 
 from ...upstreams.calls import ArgumentReader
+from ...values.events import Citation
 
 _SERVER_NAMES = {WEB_SEARCH: "web_search"}
 
@@ -36,7 +36,7 @@ class TextBlock(Block):
         super().__init__(index)
         self.text: list[str] = []
         self.length = 0
-        self.cited: list[tuple[Source, int]] = []  # with the place in this text
+        self.cited: list[tuple[Citation, int]] = []  # with the place in this text
         self.is_closing = False  # a marker stands at its end: only what closes a sentence still belongs to it
         self.citations: list[dict[str, Any]] = []
 

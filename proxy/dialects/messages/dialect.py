@@ -16,7 +16,7 @@ from ...values.events import Event, Failed
 from ...values.messages import said_since_question
 from ...values.request import ChatRequest, CitationStyle
 from ...values.sse import PING_EVENT
-from .encoder import Encoder
+from .encoder import LONGEST_QUOTE, Encoder
 from .errors import error_body, error_event, status_of
 from .handles import Handles
 from .history import conversation
@@ -50,11 +50,12 @@ class MessagesDialect:
             begun=said_since_question(talk.messages),
             citations="none" if asked.shown else None,  # where blocks cite, the text needs no markers
             left_out=asked.tools.left_out,
+            longest_quote=LONGEST_QUOTE,
             wants_no_tools=asked.wants_no_tools,
         )
 
         def writer() -> MessageWriter:
-            return MessageWriter(Encoder(asked, handles, talk.given))
+            return MessageWriter(Encoder(asked, handles))
 
         ours = talk.sources or keys_in(talk.messages)  # nobody else could read these
         return Decoded(

@@ -14,7 +14,6 @@ from typing import Any
 import orjson
 
 from tools.base import OPEN_PAGE, WEB_SEARCH
-from tools.ledger import Source
 
 from ...values.events import (
     Begun,
@@ -31,15 +30,16 @@ from ...values.events import (
     UsageSeen,
 )
 from ...values.messages import answered_id, calls_in, text_of
+from ..proof_fields import marker_fields
 from .blocks import Block, CallBlock, PlainBlock, ServerCallBlock, TextBlock, ThinkingBlock
 from .errors import error_event
 from .found import ShownCalls, ToldCall, as_known
 from .handles import Handles
 from .history import OWN_SIGNATURE
-from .passages import best_sentence, pages_in
 from .request import MessagesRequest
 from .usage import as_usage
 
+LONGEST_QUOTE = 150  # characters, as this API has it
 _REASONS = {
     "stop": "end_turn",
     "length": "max_tokens",
@@ -53,16 +53,14 @@ _CLOSING = re.compile(r"""[.,;:!?…)\]}"'”’»*_~。、，；：！？）】
 
 
 class Encoder:
-    """`feed(events)` per batch; `message` is the answer as it stands. `given` is what earlier answers had read of their
-    sources, by URL."""
+    """`feed(events)` per batch; `message` is the answer as it stands."""
 
-    def __init__(self, request: MessagesRequest, handles: Handles, given: Mapping[str, str] | None = None) -> None:
+    def __init__(self, request: MessagesRequest, handles: Handles) -> None:
         self._tools = request.tools
         self._thinks = request.thinks
         self._cites = bool(request.shown)
         self._stop_words = request.body.get("stop") or ()
         self._handles = handles
-        self._given = dict(given or {})
         self._head: dict[str, Any] = {
             "id": "msg_" + secrets.token_hex(12),
             "type": "message",
@@ -77,12 +75,11 @@ class Encoder:
         self._open: Block | None = None
         self._position = 0  # in the whole text, in code points
         self._blank: list[str] = []  # white space that waits for text: alone it makes no block
-        self._early: list[Source] = []  # cited before there was any text
+        self._early: list[Citation] = []  # that came before there was any text
         self._calls: dict[int, CallBlock] = {}
         self._later: list[Event] = []  # what was said in the middle of a call
         most = {WEB_SEARCH: request.search.max_searches, OPEN_PAGE: request.search.max_pages}
         self._shown = ShownCalls(request.shown, most)
-        self._opened: dict[str, tuple[Source, ...]] = {}  # pages, by the call that opened them
 
     @property
     def message(self) -> dict[str, Any]:
@@ -105,7 +102,7 @@ class Encoder:
             elif isinstance(event, Citation):
                 if self._cites:
                     text = self._say_until(event.start, text)
-                    self._cite(event.source)
+                    self._cite(event)
             else:
                 self._say(text)
                 text = ""
@@ -203,7 +200,7 @@ class Encoder:
     def _begin_text(self, text: str) -> None:
         block = TextBlock(len(self._blocks))
         self._add(block)
-        block.cited += [(source, 0) for source in self._early]
+        block.cited += [(citation, 0) for citation in self._early]
         self._early = []
         self._write(block, text)
 
@@ -212,32 +209,35 @@ class Encoder:
         head = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,' % block.index
         self._out.append(b'%b"delta":{"type":"text_delta","text":%b}}\n\n' % (head, orjson.dumps(text)))
 
-    def _cite(self, source: Source) -> None:
+    def _cite(self, citation: Citation) -> None:
         block = self._open
         if not isinstance(block, TextBlock):
-            self._early.append(source)
+            self._early.append(citation)
             return
         block.is_closing = True
-        if (source, block.length) not in block.cited:
-            block.cited.append((source, block.length))
+        if not any(known.source == citation.source and place == block.length for known, place in block.cited):
+            block.cited.append((citation, block.length))
 
     def _close_text(self, block: TextBlock) -> None:
         """A citation goes into its block behind the text, while that is still open."""
-        for source, place in block.cited:
-            citation = self._citation(source, block, block.length - place)
-            block.citations.append(citation)
-            self._delta(block, "citations_delta", citation=citation)
+        for citation, place in block.cited:
+            shown = self._shown_citation(citation, block.length - place)
+            block.citations.append(shown)
+            self._delta(block, "citations_delta", citation=shown)
 
-    def _citation(self, source: Source, block: TextBlock, behind: int) -> dict[str, Any]:
-        given = "\n".join(filter(None, (self._given.get(source.url), source.snippet)))
-        sentence = best_sentence("".join(block.text), given, source.title)
-        known = {**as_known(source), "snippet": sentence, "behind": behind}
+    def _shown_citation(self, citation: Citation, behind: int) -> dict[str, Any]:
+        """This API always has a `cited_text`: where nothing matches, a title stands in for it."""
+        source, proof = citation.source, citation.proof
+        known = {**as_known(source), "snippet": proof.quote, "basis": proof.basis or "snippet", "behind": behind}
+        marked = {"auto": True} if citation.auto else {}
         return {
             "type": "web_search_result_location",
             "url": source.url,
             "title": source.title,
-            "encrypted_index": self._handles.seal(known),
-            "cited_text": sentence,
+            "encrypted_index": self._handles.seal({**known, **marked}),
+            "cited_text": proof.quote or source.title[:LONGEST_QUOTE],
+            **({"basis": proof.basis} if proof.basis else {}),
+            **marker_fields(citation),
         }
 
     # Thinking
@@ -325,21 +325,11 @@ class Encoder:
 
     def _finish_tool(self, event: ToolFinished) -> None:
         self._shown.finish(event)
-        for source in event.sources:
-            if source.snippet:
-                self._given.setdefault(source.url, source.snippet)
-        if event.tool == OPEN_PAGE:
-            self._opened[event.id] = event.sources
 
     def _finish_round(self, event: RoundFinished) -> None:
-        """What the model read of our results is known now: they are shown, and cited from here on."""
+        """What the model read of our results is known now: they are shown."""
         self._begin_waiting_calls()
-        told = _told(event)
-        for call_id, sources in self._opened.items():
-            for source, page in pages_in(told[call_id].text, sources) if call_id in told else ():
-                self._given[source.url] = page
-        self._opened.clear()
-        self._show_results(told)
+        self._show_results(_told(event))
 
     def _show_results(self, told: Mapping[str, ToldCall]) -> None:
         for call in self._shown.take(told):

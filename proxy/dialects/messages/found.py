@@ -126,7 +126,8 @@ class ShownCalls:
 
 def as_known(source: Source) -> dict[str, Any]:
     """What a handle holds of a source."""
-    return {"n": source.n, "url": source.url, "title": source.title, "snippet": source.snippet}
+    known = {"n": source.n, "url": source.url, "title": source.title, "snippet": source.snippet}
+    return {**known, "basis": source.basis}
 
 
 def _search_result(source: Source, handle: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from providers.base import Basis
 from tools.base import OPEN_PAGE, WEB_SEARCH
 from tools.ledger import KnownSource
 
@@ -37,7 +38,6 @@ _NOT_FOR_MODELS = "x-anthropic-billing-header:"
 class Conversation:
     messages: list[dict[str, Any]]
     sources: dict[int, KnownSource] = field(default_factory=dict)  # by number, from handles
-    given: dict[str, str] = field(default_factory=dict)  # by URL: what the model has read of a source
 
 
 def conversation(
@@ -51,7 +51,7 @@ def conversation(
     told_messages = _without_old_thoughts(with_unique_ids(reader.history.messages()))
     if all(role_of(message) == "system" for message in told_messages):
         raise refuse(400, "`messages` holds nothing to answer.", param="messages", code="invalid_value")
-    return Conversation(told_messages, reader.sources, reader.given)
+    return Conversation(told_messages, reader.known_sources())
 
 
 def _system_text(system: Any, param: str) -> str:
@@ -75,8 +75,8 @@ def _without_old_thoughts(messages: list[dict[str, Any]]) -> list[dict[str, Any]
 class _Reader:
     def __init__(self, tools: DeclaredTools, handles: Handles | None) -> None:
         self.history = History()
-        self.sources: dict[int, KnownSource] = {}
-        self.given: dict[str, str] = {}
+        self._sources: dict[int, KnownSource] = {}
+        self._given: dict[tuple[str, Basis], list[str]] = {}  # what the model has read of a source
         self._handles = handles
         self._names = {tool["function"]["name"] for tool in tools.functions}
         self._searches: dict[str, Mapping[str, Any]] = {}  # id → a server tool's use that waits for its result
@@ -100,6 +100,14 @@ class _Reader:
             read(blocks)
             self._end_turn()
             self.history.part()
+
+    def known_sources(self) -> dict[int, KnownSource]:
+        return {n: self._with_texts(source) for n, source in self._sources.items()}
+
+    def _with_texts(self, source: KnownSource) -> KnownSource:
+        """What the page itself says, else what was said about it."""
+        of_page, about = self._given.get((source.url, "page"), []), self._given.get((source.url, "snippet"), [])
+        return source._replace(given=tuple(of_page or about), basis="page" if of_page else "snippet")
 
     # What the user says
 
@@ -186,7 +194,7 @@ class _Reader:
         found = [self._opened(mark.get("encrypted_index")) for mark in listed]
         marks: dict[int, list[int]] = {}
         for mark in found:
-            if mark and self._learn(mark):
+            if mark and self._learn(mark) and not mark.get("auto"):  # what it did not write the model does not read
                 marks.setdefault(min(mark.get("behind", 0), len(text)), []).append(mark["n"])
         pieces: list[str] = []
         end = len(text)
@@ -203,8 +211,13 @@ class _Reader:
         """Whether its number is its own: the first page to claim one holds it."""
         known = KnownSource(source["url"], source["title"])
         if source.get("snippet"):
-            self.given.setdefault(known.url, source["snippet"])
-        return self.sources.setdefault(source["n"], known).url == known.url
+            self._give(known.url, source["snippet"], source.get("basis", "snippet"))
+        return self._sources.setdefault(source["n"], known).url == known.url
+
+    def _give(self, url: str, text: str, basis: Basis) -> None:
+        texts = self._given.setdefault((url, basis), [])
+        if text not in texts:
+            texts.append(text)
 
     def _call(self, block: Mapping[str, Any]) -> None:
         id_, name = block.get("id"), block.get("name")
@@ -233,6 +246,8 @@ class _Reader:
         if found is None:
             return
         call_id, arguments, text = found
+        if not is_search:
+            self._give(str(block["content"].get("url")), text, "page")
         name = self._our_name(WEB_SEARCH if is_search else OPEN_PAGE)
         self._add_call(call_id or shown, shown, name, arguments or use.get("input"))
         self.history.answer(shown, {"role": "tool", "content": text})

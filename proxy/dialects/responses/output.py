@@ -17,6 +17,7 @@ from tools.toolbox import tool_named
 
 from ...values.events import Citation, ToolStarted
 from ...values.messages import arguments_of
+from ..proof_fields import proof_fields
 from .custom_input import CustomInput, sound_arguments
 from .declared_tools import DeclaredTool
 
@@ -81,6 +82,7 @@ class Said:
             "end_index": max(citation.end - self.start, 0),
             "url": citation.source.url,
             "title": citation.source.title,
+            **proof_fields(citation),
         }
         self.annotations.append(annotation)
         return annotation
@@ -211,12 +213,17 @@ class Searched:
         if "web_search_call.action.sources" in include:
             self.action["sources"] = [{"type": "url", "url": source.url} for source in sources]
         if "web_search_call.results" in include:
-            self.results = [{"url": s.url, "title": s.title, "snippet": s.snippet, "date": s.date} for s in sources]
+            self.results = [_result(source) for source in sources]
 
     def item(self) -> dict[str, Any]:
         results = {} if self.results is None else {"results": self.results}
         whole = {"id": self.id, "type": "web_search_call", "status": self.status, "action": dict(self.action)}
         return {**whole, **results}
+
+
+def _result(source: Source) -> dict[str, Any]:
+    known = {"url": source.url, "title": source.title, "snippet": source.snippet, "date": source.date}
+    return {**known, "basis": source.basis}
 
 
 Item = Said | Called | Searched

@@ -1,0 +1,49 @@
+"""What a marker in an answer speaks for: the sentence in front of it. Handed the answer in pieces, and told where
+markers stand; hands on the words that a marker at the present place belongs to. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .sentences import BLANKS, CLOSERS, ENDS, last_start
+
+MOST_REMEMBERED = 800  # characters in front of a place
+_MARKER = "\x1f"  # stands in for one
+_BETWEEN = BLANKS + ",;&" + _MARKER
+_FEW_WORDS = 3  # fewer do not say what a marker is for
+_WORD = re.compile(r"\w+")
+
+
+class Claims:
+    def __init__(self) -> None:
+        self._text = ""
+
+    def read(self, text: str) -> None:
+        if _MARKER in text:
+            text = text.replace(_MARKER, " ")
+        self._text = (self._text + text)[-MOST_REMEMBERED:]
+
+    def marked(self) -> None:
+        self._text = (self._text + _MARKER)[-MOST_REMEMBERED:]
+
+    def in_front(self) -> str:
+        """The sentence in front of this place; behind another marker in the same sentence what has been said since."""
+        sentence = self.sentence()
+        said, _, since = sentence.rpartition(_MARKER)
+        if said and len(_WORD.findall(since)) >= _FEW_WORDS:
+            return since.strip()
+        return " ".join(sentence.replace(_MARKER, " ").split())
+
+    def is_marked(self) -> bool:
+        """Has the sentence in front of this place a marker, inside or behind it?"""
+        text = self._text.rstrip(BLANKS)
+        return text.endswith(_MARKER) or _MARKER in self.sentence()
+
+    def sentence(self) -> str:
+        """With stand-ins for the markers in it, those behind it left out."""
+        text = self._text.rstrip(_BETWEEN)
+        line = text[text.rfind("\n") + 1 :]
+        # Markers behind the end of a sentence belong to it, and the next begins behind them.
+        inner = line.rstrip(ENDS + CLOSERS)
+        return line[last_start(inner) :].lstrip(_BETWEEN) if inner else ""

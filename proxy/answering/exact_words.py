@@ -1,0 +1,213 @@
+"""What can be compared exactly: numbers, dates and quotations. Handed the texts of a source, and a sentence that cites
+it; hands on what of the sentence stands nowhere in them. In doubt it stands there: a number counts as found under any
+reading of its commas, points and blanks, a date in any usual way of writing it. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+LARGEST_WORD = 12  # whole numbers up to here are written as words as often as not: nothing is said about them
+MOST_LISTED = 8
+_FEWEST_WORDS = 3  # of a quotation; fewer are a name, or words that somebody keeps at a distance
+_FEWEST_UNSPACED = 8  # letters of one in a script without blanks
+
+_GROUP = "[.,'’\u00a0\u202f\u2009 ]"
+_NUMBER = re.compile(rf"\d{{1,3}}(?:{_GROUP}\d{{3}})+(?:[.,]\d+)?(?!\d)|\d+(?:[.,]\d+)*")
+_GROUPED = re.compile(rf"\d{{1,3}}(?:{_GROUP}\d{{3}})+")
+_ANY_GROUP = re.compile(_GROUP)
+_ONE_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:\.\d{3})*,\d+|\d{5,},\d+")
+_LIST_SEPARATOR = re.compile("[, \u00a0\u202f\u2009'’]")
+_SEPARATOR = re.compile("[ \u00a0\u202f\u2009'’]")
+_IN_A_NAME = re.compile(r"[^\W\d_][-‑]?\Z|[\w#][_#/.]\Z|[#$_@/]\Z")
+_MULTIPLES = {
+    **dict.fromkeys(("thousand", "k", "tausend", "mille", "mil"), 3),
+    **dict.fromkeys(("million", "millions", "mn", "m", "mio", "millionen", "millones", "milioni"), 6),
+    **dict.fromkeys(("billion", "billions", "bn", "b", "milliarden", "mrd", "milliards", "miliardi"), 9),
+    **dict.fromkeys(("trillion", "trillions", "tn", "billionen", "billones"), 12),
+}
+_MULTIPLE = re.compile(rf"[ \u00a0\u202f-]?({'|'.join(sorted(_MULTIPLES, key=len, reverse=True))})\b", re.IGNORECASE)
+
+_MONTHS = (
+    ("january", "jan", "januar", "janvier", "enero", "gennaio", "janeiro", "januari", "jänner"),
+    ("february", "feb", "februar", "février", "febrero", "febbraio", "fevereiro", "februari"),
+    ("march", "mar", "märz", "mars", "marzo", "março", "maart"),
+    ("april", "apr", "avril", "abril", "aprile"),
+    ("may", "mai", "mayo", "maggio", "maio", "mei"),
+    ("june", "jun", "juni", "juin", "junio", "giugno", "junho"),
+    ("july", "jul", "juli", "juillet", "julio", "luglio", "julho"),
+    ("august", "aug", "août", "agosto", "augustus"),
+    ("september", "sep", "sept", "septembre", "septiembre", "settembre", "setembro"),
+    ("october", "oct", "oktober", "octobre", "octubre", "ottobre", "outubro"),
+    ("november", "nov", "novembre", "noviembre", "novembro"),
+    ("december", "dec", "dezember", "décembre", "diciembre", "dicembre", "dezembro"),
+)
+_MONTH_NUMBERS = {name: number for number, names in enumerate(_MONTHS, 1) for name in names}
+_MONTH = f"({'|'.join(sorted(_MONTH_NUMBERS, key=len, reverse=True))})"
+_DAY, _YEAR = r"(\d{1,2})(?:st|nd|rd|th|º|er|\.)?", r"(\d{4})"
+_OF = r"\s+(?:de\s+|of\s+)?"
+_DAY_FIRST = re.compile(rf"(?<!\d){_DAY}{_OF}{_MONTH}\b\.?(?:,?{_OF}{_YEAR}(?!\d))?", re.IGNORECASE)
+_MONTH_FIRST = re.compile(rf"\b{_MONTH}\.?\s+{_DAY}(?!\d)(?:,?\s+{_YEAR}(?!\d))?", re.IGNORECASE)
+_ISO = re.compile(r"(?<!\d)(\d{4})-(\d{1,2})-(\d{1,2})(?!\d)")
+_CJK = re.compile(r"(?<!\d)(?:(\d{4})\s?年\s?)?(\d{1,2})\s?月\s?(\d{1,2})\s?日")
+_NUMERIC = re.compile(r"(?<![\d./])(\d{1,2})([./])(\d{1,2})\2(\d{4})(?!\d)")
+
+_QUOTED = re.compile(
+    r"“([^“”\n]+)”|„([^„“”\n]+)[“”]|«([^«»\n]+)»|「([^「」\n]+)」|『([^『』\n]+)』|(?<!\w)\"([^\"\n]+)\"(?!\w)"
+)
+_LEFT_OUT = re.compile(r"\s*(?:\[…\]|\[\.\.\.\]|\(…\)|\(\.\.\.\)|…|\.\.\.)\s*|\[[^\]]*\]")
+_MARKUP = re.compile(r"[*_`\\]|\[|\]\([^)\s]*\)|\]")
+_AROUND = " .,;:!?…\"'"
+_SAME = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-", "‑": "-", "\u00ad": ""})
+_WORD = re.compile(r"\w+")
+_DIGIT = re.compile(r"\d")
+_UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
+
+
+class Date(NamedTuple):
+    year: int | None
+    month: int
+    day: int
+
+
+class _Found(NamedTuple):
+    start: int
+    end: int
+    readings: frozenset[Date]
+
+
+class ExactWords:
+    """Of the texts of one source. Each kind is looked up when it is first asked for."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._text = "\n".join(texts)
+
+    @cached_property
+    def _numbers(self) -> frozenset[str]:
+        numbers = list(_NUMBER.finditer(self._text))
+        pieces = (piece for number in numbers for piece in _pieces(number[0]))
+        return frozenset(pieces).union(*(_readings(self._text, number) for number in numbers))
+
+    @cached_property
+    def _dates(self) -> frozenset[Date]:
+        return frozenset(reading for date in _dates_in(self._text) for reading in date.readings)
+
+    @cached_property
+    def _flat(self) -> str:
+        return _flat(self._text)
+
+    def missing(self, sentence: str) -> tuple[str, ...]:
+        """What of a sentence stands nowhere here, as the sentence has it."""
+        found: list[tuple[int, str]] = []
+        quotations = list(_quotations(sentence))
+        found += [(start, quoted) for start, quoted in quotations if not self._holds_words(quoted)]
+        dates = list(_dates_in(sentence)) if _DIGIT.search(sentence) else []
+        found += [(date.start, sentence[date.start : date.end]) for date in dates if not self._holds_date(date)]
+        taken = [(date.start, date.end) for date in dates]
+        taken += [(start, start + len(quoted)) for start, quoted in quotations]
+        found += [row for row in self._missing_numbers(sentence) if not any(a <= row[0] < b for a, b in taken)]
+        return tuple(dict.fromkeys(text for _, text in sorted(found)))[:MOST_LISTED]
+
+    def _missing_numbers(self, sentence: str) -> Iterator[tuple[int, str]]:
+        for number in _NUMBER.finditer(sentence):
+            if _IN_A_NAME.search(sentence[max(0, number.start() - 2) : number.start()]):
+                continue
+            if number[0].isdigit() and int(number[0]) <= LARGEST_WORD:
+                continue
+            if not self._holds_number(sentence, number):
+                multiple = _MULTIPLE.match(sentence, number.end())
+                yield number.start(), sentence[number.start() : multiple.end() if multiple else number.end()]
+
+    def _holds_number(self, sentence: str, number: re.Match[str]) -> bool:
+        if not self._numbers.isdisjoint(_readings(sentence, number)):
+            return True
+        pieces = _pieces(number[0])
+        return bool(pieces) and self._numbers.issuperset(pieces)
+
+    def _holds_date(self, date: _Found) -> bool:
+        if not self._dates.isdisjoint(date.readings):
+            return True
+        # Where one of the two names no year, the year may stand elsewhere.
+        days = {(known.month, known.day) for known in self._dates if known.year is None}
+        if any(reading.year is None for reading in date.readings):
+            days |= {(known.month, known.day) for known in self._dates}
+        return any(
+            (reading.month, reading.day) in days and (reading.year is None or str(reading.year) in self._numbers)
+            for reading in date.readings
+        )
+
+    def _holds_words(self, quoted: str) -> bool:
+        pieces = [_flat(piece).strip(_AROUND) for piece in _LEFT_OUT.split(quoted)]
+        return all(piece in self._flat for piece in pieces)
+
+
+def _readings(text: str, number: re.Match[str]) -> frozenset[str]:
+    """All that a written number may mean: 1.234 is a thousand to some and little more than one to others."""
+    written = number[0]
+    readings = {_plain(written)}
+    if whole := _GROUPED.match(written):
+        readings.add(_plain(_ANY_GROUP.sub("", whole[0]) + written[whole.end() :]))
+    multiple = _MULTIPLE.match(text, number.end())
+    if multiple:
+        zeros = _MULTIPLES[multiple[1].lower()]
+        readings |= {_multiplied(reading, zeros) for reading in readings}
+    return frozenset(readings)
+
+
+def _pieces(written: str) -> list[str]:
+    """The numbers of a list that looks like one number: `100 200`, `2019,2020`. None, where it is plainly one."""
+    if not _SEPARATOR.search(written) and ("," not in written or _ONE_NUMBER.fullmatch(written)):
+        return []
+    return [_plain(piece) for piece in _LIST_SEPARATOR.split(written) if piece]
+
+
+def _plain(written: str) -> str:
+    """With a point for the decimals, without zeros that say nothing."""
+    whole, _, decimals = written.replace(",", ".").partition(".")
+    decimals = decimals.rstrip("0") if "." not in decimals else decimals
+    return f"{whole.lstrip('0') or '0'}.{decimals}" if decimals else whole.lstrip("0") or "0"
+
+
+def _multiplied(reading: str, zeros: int) -> str:
+    whole, _, decimals = reading.partition(".")
+    if len(decimals) > zeros or "." in decimals:
+        return reading
+    return (whole + decimals.ljust(zeros, "0")).lstrip("0") or "0"
+
+
+def _dates_in(text: str) -> Iterator[_Found]:
+    for found in _DAY_FIRST.finditer(text):
+        yield from _dated(found, [(found[3], _month(found[2]), found[1])])
+    for found in _MONTH_FIRST.finditer(text):
+        yield from _dated(found, [(found[3], _month(found[1]), found[2])])
+    for found in (*_ISO.finditer(text), *_CJK.finditer(text)):
+        yield from _dated(found, [(found[1], found[2], found[3])])
+    for found in _NUMERIC.finditer(text):
+        yield from _dated(found, [(found[4], found[1], found[3]), (found[4], found[3], found[1])])
+
+
+def _month(name: str) -> int:
+    return _MONTH_NUMBERS[name.lower()]
+
+
+def _dated(found: re.Match[str], readings: list[tuple[str | None, str | int, str]]) -> Iterator[_Found]:
+    dates = [Date(int(year) if year else None, int(month), int(day)) for year, month, day in readings]
+    possible = frozenset(date for date in dates if 1 <= date.month <= 12 and 1 <= date.day <= 31)
+    if possible:
+        yield _Found(found.start(), found.end(), possible)
+
+
+def _quotations(sentence: str) -> Iterator[tuple[int, str]]:
+    for found in _QUOTED.finditer(sentence):
+        quoted = next(group for group in found.groups() if group is not None)
+        long = len(_UNSPACED.findall(quoted)) >= _FEWEST_UNSPACED or len(_WORD.findall(quoted)) >= _FEWEST_WORDS
+        if long:
+            yield found.start() + 1, quoted
+
+
+def _flat(text: str) -> str:
+    """For comparing words: one case, one kind of blank and of quotation mark, no Markdown."""
+    return " ".join(_MARKUP.sub("", text).translate(_SAME).casefold().split())
