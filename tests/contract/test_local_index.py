@@ -337,15 +337,17 @@ async def test_an_answer_from_half_an_index_says_so_and_is_not_kept(docs: Path) 
 
 
 async def test_a_search_in_a_large_folder_does_not_wait_for_a_look(docs: Path) -> None:
-    folder = Folder(docs, frozenset({".md"}), 10_000)
-    large = Library(folder, None, own_folder=False, refresh=0, label="large", swift=-1)  # every look takes long
+    folder, file = Folder(docs, frozenset({".md"}), 10_000), docs.parent / "index.sqlite"
+    large = Library(folder, file, own_folder=False, refresh=0, label="large", swift=-1)  # every look takes long
 
     async def found() -> int:
-        return len((await large.search(["walru"], "", "9999", 5, 60))[0])
+        return len((await large.search(["walru"], "", "9999", 5, 600))[0])
 
     assert await found() == 0  # the first look is waited for
     write(docs, "walrus.md", "walrus")
-    assert await found() == 0
+    with keeping.locked(file) as ours:  # another process writes, so that no look can end
+        assert ours
+        assert await found() == 0
     await large.ready()
     assert await found() == 1
     await large.aclose()

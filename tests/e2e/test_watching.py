@@ -350,7 +350,7 @@ def test_refusals(proxy: Groundwire) -> None:
         (415, "unsupported_media_type", "alice", CLIENT.post(chat, content=b"{}", headers=ALICE)),
         (404, "model_not_found", "alice", post(proxy, model="nobody-serves-this")),
         (404, "not_found", "alice", CLIENT.get(f"{proxy.root}/nowhere", headers=ALICE)),
-        (405, "http_405", None, CLIENT.delete(f"{proxy.root}/healthz")),
+        (405, "wrong_method", None, CLIENT.delete(f"{proxy.root}/healthz")),
         (403, "admin_only", "alice", CLIENT.get(f"{proxy.root}/metrics", headers=ALICE)),
         (403, "host_not_allowed", None, CLIENT.get(f"{proxy.root}/healthz", headers={"host": "evil.example"})),
     ]
