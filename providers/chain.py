@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
@@ -42,9 +42,7 @@ _LIST_INSIDE = "list the private network whose addresses it names in `tools.allo
 
 T = TypeVar("T")
 
-Providers = (
-    Literal["private"] | Collection[str] | None
-)  # who may be asked: those that tell nobody, some by name, or all
+Providers = Literal["private"] | frozenset[str] | None  # who may be asked: those that tell nobody, some by name, or all
 IsPublic = Callable[[str], Awaitable[bool]]
 Ask = Callable[[NamedProvider], Awaitable[tuple[T, float | None]]]  # an answer, and its age if it was kept
 

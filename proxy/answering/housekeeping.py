@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from ..values.messages import role_of, text_of
 
+Place = Literal["system", "last"]  # the first system message, or the last message
 _BEGINNING = 400  # characters of a message in which a signal's first words stand
 
 
@@ -35,7 +36,7 @@ class Signal:
 
     client: str
     version: str  # in which it was seen
-    where: Literal["system", "last"]  # the first system message, or the last message
+    where: Place
     begins: str
     holds: str = ""
     anywhere: bool = False
@@ -128,6 +129,9 @@ SIGNALS: tuple[Signal, ...] = (
     Signal("NextChat", "2.16", "last", "please generate a four to five word title summarizing our conversation"),
     Signal("NextChat", "2.16", "last", "summarize the discussion briefly in 200 words or less to use as a prompt"),
 )
+_BEGINNINGS = {
+    where: tuple(signal.begins for signal in SIGNALS if signal.where == where) for where in ("system", "last")
+}
 
 
 def is_housekeeping(body: Mapping[str, Any]) -> bool:
@@ -135,9 +139,18 @@ def is_housekeeping(body: Mapping[str, Any]) -> bool:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         return False
-    said = {"system": Said(_instructions(messages)), "last": Said(_last_words(messages))}
     has_tools = bool(body.get("tools"))
-    return any(signal.fits(said[signal.where]) for signal in SIGNALS if signal.with_tools or not has_tools)
+    return _is_signal("system", _instructions(messages), has_tools) or _is_signal(
+        "last", _last_words(messages), has_tools
+    )
+
+
+def _is_signal(where: Place, text: str, has_tools: bool) -> bool:
+    said = Said(text)
+    if not said.beginning.startswith(_BEGINNINGS[where]):  # nearly all that comes
+        return False
+    told = [signal for signal in SIGNALS if signal.where == where and (signal.with_tools or not has_tools)]
+    return any(signal.fits(said) for signal in told)
 
 
 def _instructions(messages: Sequence[Any]) -> str:

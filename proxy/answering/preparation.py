@@ -126,7 +126,7 @@ class Preparation:
     def cleaned(self, request: ChatRequest) -> CleanedHistory:
         return strip_decoration(request.body["messages"], self._footer, request.sources)
 
-    def specs(self, request: ChatRequest, caller: Caller, today: str | None = None) -> list[ToolSpec]:
+    def specs(self, request: ChatRequest, caller: Caller, today: str | None = None) -> tuple[ToolSpec, ...]:
         """The tools for it. In an answer that has a format a marker would be wrong: there nobody is told to cite."""
         only, cite = permission_of(caller).providers, not is_formatted(request.body)
         return self._toolbox.offered(live=request.search.live, only=only, cite=cite, today=today)

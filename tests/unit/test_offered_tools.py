@@ -56,7 +56,7 @@ def test_the_description_says_the_day_and_what_to_do_with_it() -> None:
 
 def test_the_providers_that_may_be_named_are_listed() -> None:
     toolbox = Bench(ToolPolicy(parameters="full"), Engine()).toolbox
-    for only, names in ((None, ["engine0", "engine1"]), (["engine1"], ["engine1"])):
+    for only, names in ((None, ["engine0", "engine1"]), (frozenset({"engine1"}), ["engine1"])):
         search = toolbox.offered(live=True, only=only)[0]
         assert search.parameters["properties"]["provider"]["enum"] == names
 
