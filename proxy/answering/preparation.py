@@ -69,14 +69,16 @@ class Preparation:
         plan = self._upstreams.plan(request.model, up, caller, context.observer, deadline=context.deadline)
         first = plan.current
         style = style_of(context, first.settings.citations.style)
-        request = replace(request, citations=request.citations or style)
+        if style and not request.citations:
+            request = replace(request, citations=style)
         if language := accepted_language(context.headers.get("accept-language", "")):
             request = replace(request, search=replace(request.search, language=language))
         mode = self._mode_of(first.settings.mode, caller)
         wish = context.headers.get(SEARCH_HEADER, "").strip().lower()
         key_off = caller.policy.search.mode == "off"
         decision = decide(request, mode, wish, bool(self.specs(request, caller)), key_off=key_off)
-        decision = replace(decision, left_out=request.left_out)
+        if request.left_out:
+            decision = replace(decision, left_out=request.left_out)
         context.observer.tell(Decided(decision.offered, decision.reason))
         if key_off:
             plain = without_web_plugin(request.body)

@@ -226,7 +226,8 @@ class AnswerRepair:
         """Whether there are calls says what the end means; what the server calls it does not."""
         if "finish_reason" in self._off or event.reason not in ("stop", "tool_calls"):
             return event
-        return replace(event, reason="tool_calls" if self._calls else "stop")
+        meant = "tool_calls" if self._calls else "stop"
+        return event if event.reason == meant else replace(event, reason=meant)
 
     def _fail(self, event: Failed, out: list[Event]) -> None:
         found: list[LeakedCall] = []
