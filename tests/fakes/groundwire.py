@@ -97,7 +97,7 @@ class Groundwire:
         self._secrets = {*secrets_in(config), *(env or {}).get("GROUNDWIRE_KEYS", "").split(",")}
         self._command = [str(SCRIPT), "serve", "--config", str(path), "--port", "0"]
         self._script = script
-        kept = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG", "TMPDIR")}
+        kept = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG", "TMPDIR", "XDG_CACHE_HOME")}
         self._env = {**kept, **(env or {})}
         self.url = ""
         self.process: subprocess.Popen[str] | ServerProcess | None = None
