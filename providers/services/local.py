@@ -120,7 +120,7 @@ class Local:
         page = await self._read(path, body)
         text = _INSIDE.sub(lambda link: self._own_link(link[1]), page.text)
         links = tuple(dict.fromkeys(self._absolute(path, page.links)))
-        return Page(self._url(path), page.title, text, page.date, links)
+        return Page(self._url(path), page.title, text, page.date, links, cut_short=page.cut_short)
 
     async def _read(self, path: str, body: bytes) -> Extracted:
         if needs_no_parser(path, len(body)):
