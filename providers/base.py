@@ -25,7 +25,6 @@ LONGEST_NOTE = 300
 LONGEST_AUTHOR = 200
 LONGEST_TEXT = 2_000_000
 MOST_LINKS = 2000
-CUT_SHORT = "[Cut short: "  # how the text of a page begins of which more was there than could be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +82,7 @@ class Page:
     date: str | None = None
     links: tuple[str, ...] = ()
     public: bool = True  # False if only `allow_networks` let it be read: then it is kept for the caller alone
+    cut_short: str = ""  # the sentence its text begins with, if more was there than could be read
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator, BaseModel, FailFast, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from providers.base import CUT_SHORT
 from providers.errors import ProviderError
 from providers.urls import encode_url
 
@@ -137,8 +136,7 @@ def _numbered(session: ToolSession, part: PagePart, page: ReadPage | None) -> Pa
     known = session.ledger.add(page.address.url, page.title, date=page.date, final_url=page.final_url)
     source = session.ledger.give(known.n, part.content, "page")
     session.provenance.add_page(page.address, page.final_url, page.links)
-    truncated = part.truncated or page.text.startswith(CUT_SHORT)
-    return replace(part, source=source, title=part.title or source.title, truncated=truncated)
+    return replace(part, source=source, title=part.title or source.title)
 
 
 async def settle(session: ToolSession, unnumbered: Unnumbered) -> ToolOutput:

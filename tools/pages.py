@@ -19,6 +19,7 @@ from .render import MAX_TITLE, PagePart, escape, remark
 SHORTEST = 200  # less than this is no use to a reader
 SHORT_PAGE = 1000
 LONGEST_PAGE = 1_000_000  # what is kept of one page
+LONGEST_REMARK = 150
 # Code, which is kept as it is, or a comment of HTML, which no reader of the page sees.
 CODE_OR_COMMENT = re.compile(
     r"(^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\2|\Z)|`[^`\n]+`)|<!--.*?-->", re.MULTILINE | re.DOTALL
@@ -37,20 +38,29 @@ class ReadPage:
     links: tuple[str, ...]
     provider: str
     message: str
+    cut_short: str = ""  # the sentence its text begins with, if more was there than could be read
 
 
 def prepare(address: Address, opened: Opened) -> ReadPage:
     page = opened.page
+    text, cut_short = _shown(page.text, LONGEST_PAGE), _shown(page.cut_short, LONGEST_REMARK)
+    if not text.startswith(cut_short):
+        text = f"{cut_short}\n\n{text}"
     return ReadPage(
         address=address,
         final_url=page.url or address.url,
         title=escape(one_line(page.title, MAX_TITLE)),
-        text=escape(without_comments(clean(page.text, LONGEST_PAGE))),
+        text=text,
         date=escape(one_line(page.date, 40)) if page.date else None,
         links=page.links,
         provider=opened.provider,
         message=remark(opened.failures, opened.provider, opened.age),
+        cut_short=cut_short,
     )
+
+
+def _shown(text: str, most: int) -> str:
+    return escape(without_comments(clean(text, most)))
 
 
 def without_comments(text: str) -> str:
@@ -65,19 +75,29 @@ def part_of(page: ReadPage, start: int, query: str, max_length: int) -> PagePart
         return PagePart(page.address.url, error=prompts.BEYOND_END.format(start=start, length=len(page.text)))
     if not query or left <= min(max_length, SHORT_PAGE):  # nothing is won by picking from it
         return _read_on(page, start, max_length)
-    content = best_passages(page.text[start:], query, max_length)
+    content = _passages(page, start, query, max_length)
     if not content:
         part = _read_on(page, start, max_length)
         return replace(part, message=f"{page.message} {prompts.NO_PASSAGE.format(start=start)}".strip())
     left_out = content != page.text.strip()
-    return replace(_described(page), content=content, truncated=left_out, query=query if left_out else "")
+    truncated = left_out or bool(page.cut_short)
+    return replace(_described(page), content=content, truncated=truncated, query=query if left_out else "")
+
+
+def _passages(page: ReadPage, start: int, query: str, max_length: int) -> str:
+    """With the sentence in front that says that more was there: what a page does not hold may stand in the rest."""
+    first = max(start, len(page.cut_short))
+    front = f"{page.cut_short}\n\n" if page.cut_short else ""
+    found = best_passages(page.text[first:], query, max_length - len(front))
+    return found and front + found
 
 
 def _read_on(page: ReadPage, start: int, max_length: int) -> PagePart:
     end = cut(page.text, start, max_length)
     goes_on = end < len(page.text)
     content = page.text[start:end].strip("\n")
-    return replace(_described(page), content=content, truncated=goes_on, next_start=end if goes_on else None)
+    truncated = goes_on or bool(page.cut_short)
+    return replace(_described(page), content=content, truncated=truncated, next_start=end if goes_on else None)
 
 
 def _described(page: ReadPage) -> PagePart:

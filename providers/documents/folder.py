@@ -19,6 +19,7 @@ TOO_LARGE = "larger than max_file_size"
 LEADS_OUT = "a link that leads out of the folder"
 NO_FILE = "no file that can be opened"
 OTHER_KIND = "of another kind"
+_LONGEST_PATH = 4096
 _MOST_KINDS = 200  # names are anybody's: there is no end to them
 
 
@@ -63,11 +64,21 @@ class Folder:
         if not self.holds(path):
             return None
         try:
-            with open(self.root / path, "rb") as file:
+            with open(self._opened(path), "rb") as file:
                 body = file.read(self.max_file_size + 1)
         except OSError:
             return None
         return body if len(body) <= self.max_file_size else None  # it may grow while we look
+
+    def _opened(self, path: str) -> int:
+        """A descriptor of the file behind a path. Something else may lie there since we looked: a pipe would hold us up
+        for good, and a link could lead anywhere."""
+        real = os.path.realpath(self.root / path)
+        file = os.open(real, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+        if Path(real).is_relative_to(self.root) and stat.S_ISREG(os.fstat(file).st_mode):
+            return file
+        os.close(file)
+        raise FileNotFoundError
 
     def _judge(self, seen: Look, path: str, entry: os.DirEntry[str]) -> None:
         if os.path.splitext(entry.name)[1].lower() not in self.extensions:
@@ -102,7 +113,9 @@ class Folder:
         return TOO_LARGE if found.st_size > self.max_file_size else (found.st_mtime_ns, found.st_size)
 
     def _may_be_document(self, path: str) -> bool:
-        """By its name alone: nothing hidden on the way, and one of our extensions."""
+        """By its name alone: nothing hidden on the way, one of our extensions, and no longer than a path can be."""
+        if len(path) > _LONGEST_PATH:
+            return False
         hidden = any(not part or part.startswith(".") for part in path.split("/"))
         return not hidden and os.path.splitext(path)[1].lower() in self.extensions
 

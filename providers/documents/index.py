@@ -296,6 +296,12 @@ def is_broken(error: sqlite3.Error) -> bool:
     return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
+def is_out_of_room(error: sqlite3.Error) -> bool:
+    """Whether the disk takes no more, or may not be written to."""
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    return code & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+
+
 def _title_words(title: str, heading: str) -> str:
     return index_words(title if heading == title else f"{title} {heading}")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .folder import Folder
 
+_NOT_BY_LINKS = getattr(os, "O_NOFOLLOW", 0)
 MEMORY = Path("memory")  # what an operator says for "nowhere"
 
 
@@ -39,10 +40,23 @@ def make_private(file: Path, *, own_folder: bool) -> None:
                 _own(folder)
         else:
             file.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
+        _make_file(file)
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or "there is no home folder"
         raise NotKept(str(reason)) from error
+
+
+def _make_file(file: Path) -> None:
+    """Or finds one that is ours: in a folder that others may write to, somebody may have made it for us to fill."""
+    made = os.open(file, os.O_RDWR | os.O_CREAT | _NOT_BY_LINKS, 0o600)
+    try:
+        found = os.fstat(made)
+        if not stat.S_ISREG(found.st_mode) or not _is_ours(found):
+            raise PermissionError(1, "the file belongs to somebody else")
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            os.fchmod(made, 0o600)
+    finally:
+        os.close(made)
 
 
 def remove(file: Path) -> None:
@@ -58,7 +72,7 @@ def locked(file: Path | None) -> Iterator[bool]:
         yield True
         return
     try:
-        lock = os.open(file.with_name(f"{file.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        lock = os.open(file.with_name(f"{file.name}.lock"), os.O_RDWR | os.O_CREAT | _NOT_BY_LINKS, 0o600)
     except OSError:  # nobody can lock here, so that nobody does
         yield True
         return
@@ -86,10 +100,13 @@ def _home(environ: Mapping[str, str]) -> Path:
     return Path(environ["HOME"]) if os.path.isabs(environ.get("HOME", "")) else Path.home()
 
 
+def _is_ours(found: os.stat_result) -> bool:
+    return not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
+
+
 def _own(folder: Path) -> None:
     found = os.lstat(folder)
-    ours = not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
-    if not stat.S_ISDIR(found.st_mode) or not ours:
+    if not stat.S_ISDIR(found.st_mode) or not _is_ours(found):
         raise PermissionError(1, "the cache folder belongs to somebody else")
     if stat.S_IMODE(found.st_mode) != 0o700:
         os.chmod(folder, 0o700)

@@ -14,7 +14,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from ..places import Places
 from ..web.workers import Workers
 from . import keeping
 from .folder import Folder, Look, Stamp
-from .index import Counts, Hit, Index, is_broken
+from .index import Counts, Hit, Index, is_broken, is_out_of_room
 from .reading import needs_no_parser, read_passages
 from .report import Progress, Report, summary
 
@@ -121,11 +121,14 @@ class Library:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait([self._looking])
-        if self._index is not None:
-            await self._run(self._index.close)
-            self._index = None
+        await self._run(self._close)  # behind whatever is still at work, which may just be opening it
         self._writing.shutdown(wait=False)
         self._searching.shutdown(wait=False)
+
+    def _close(self) -> None:
+        if self._index is not None:
+            self._index.close()
+            self._index = None
 
     async def _searched(self, index: Index, *asked: Any) -> list[Hit]:
         loop = asyncio.get_running_loop()
@@ -134,7 +137,7 @@ class Library:
         except sqlite3.Error as error:
             if not is_broken(error):
                 raise
-            await self._run(self._start_anew, index)
+            await self._run(self._start_anew, index, error)
             return []
 
     # Looking
@@ -158,9 +161,9 @@ class Library:
             await self._bring_up_to_date()
         except sqlite3.Error as error:
             self._version = -1  # what we believed to be written may have been taken back
-            if self._index is None or not is_broken(error):
+            if self._index is None or not (is_broken(error) or self._cannot_be_kept(error)):
                 raise
-            await self._run(self._start_anew, self._index)
+            await self._run(self._start_anew, self._index, error)
             await self._bring_up_to_date()
         self._looked = time.monotonic()
         await self._tell()
@@ -168,9 +171,9 @@ class Library:
     async def _bring_up_to_date(self) -> None:
         index = await self._run(self._open) if self._index is None else self._index
         await self._run(self._walk, index)
-        while self._changed() or self._gone():
-            with keeping.locked(self._file) as ours:
-                if ours:
+        while await self._run(self._is_behind):
+            with ExitStack() as lock:
+                if await self._run(lock.enter_context, keeping.locked(self._file)):
                     await self._run(self._catch_up, index)  # with what others wrote meanwhile
                     await self._take_in(index)
                     return
@@ -197,6 +200,9 @@ class Library:
     def _changed(self) -> list[str]:
         return [path for path, stamp in self._seen.documents.items() if not self._is_settled(path, stamp)]
 
+    def _is_behind(self) -> bool:
+        return bool(self._changed() or self._gone())
+
     def _is_settled(self, path: str, stamp: Stamp) -> bool:
         return self._known.get(path) == stamp or self._passing.get(path, ((), ""))[0] == stamp
 
@@ -204,8 +210,8 @@ class Library:
         return [path for path in self._known if path not in self._seen.documents]
 
     async def _take_in(self, index: Index) -> None:
-        gone, changed = self._gone(), self._changed()
-        await self._run(self._forget, index, gone)
+        changed = await self._run(self._changed)
+        await self._run(self._forget, index)
         whole = False
         try:
             if len(changed) <= FEW and all(map(self._is_small, changed)):
@@ -282,8 +288,8 @@ class Library:
         self._passing[path] = (self._seen.documents[path], reason)
         self._progress = Progress(self._progress.ready + 1, self._progress.total)
 
-    def _forget(self, index: Index, paths: list[str]) -> None:
-        for path in paths:
+    def _forget(self, index: Index) -> None:
+        for path in self._gone():
             index.forget(path)
             del self._known[path]
 
@@ -303,13 +309,21 @@ class Library:
             self._file = None
             return Index(None)
 
-    def _start_anew(self, broken: Index | None) -> None:
-        """Only if nobody did so meanwhile."""
-        if broken is None or broken is not self._index:
+    def _cannot_be_kept(self, error: sqlite3.Error) -> bool:
+        return self._file is not None and is_out_of_room(error)
+
+    def _start_anew(self, broken: Index, error: sqlite3.Error) -> None:
+        """Only if nobody did so meanwhile. Where the disk is full or may not be written any more, in memory; the file
+        stays: others may still read it."""
+        if broken is not self._index:
             return
-        log.warning("documents %s: the index is damaged and is made anew", self._label)
         with suppress(sqlite3.Error):
             broken.close()
+        if self._cannot_be_kept(error):
+            log.warning("documents %s: the index cannot be kept (%s); it is made in memory", self._label, error)
+            self._file = None
+        else:
+            log.warning("documents %s: the index is damaged and is made anew", self._label)
         if self._file is not None:
             keeping.remove(self._file)
         self._looked = None

@@ -48,7 +48,8 @@ class Direct:
         shown = await self._shown(fetched)
         body = shown.body[: self._settings.max_bytes]
         page = await self._workers.extract(body, shown.content_type, shown.charset, shown.url)
-        return Page(shown.url, page.title, page.text + _note(shown, body), page.date, page.links, shown.public)
+        text = page.text + _note(shown, body)
+        return Page(shown.url, page.title, text, page.date, page.links, shown.public, page.cut_short)
 
     async def aclose(self) -> None:
         await self._workers.aclose()

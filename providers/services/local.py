@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote, unquote_to_bytes, urlsplit
 from pydantic import BaseModel, DirectoryPath, Field, field_validator
 
 from ..api import check_base_url, days_of
-from ..base import Page, SearchQuery, SearchResult, SearchResults
+from ..base import MOST_LINKS, Page, SearchQuery, SearchResult, SearchResults
 from ..documents.folder import Folder
 from ..documents.index import MOST_WORDS, Hit
 from ..documents.keeping import MEMORY, default_file
@@ -118,9 +118,13 @@ class Local:
         if path is None or body is None:
             raise Unavailable("There is no such document.")
         page = await self._read(path, body)
-        text = _INSIDE.sub(lambda link: self._own_link(link[1]), page.text)
-        links = tuple(dict.fromkeys(self._absolute(path, page.links)))
-        return Page(self._url(path), page.title, text, page.date, links)
+        return await asyncio.to_thread(self._page, path, page)  # links are looked for on the disk
+
+    def _page(self, path: str, page: Extracted) -> Page:
+        own_links = self._own_links(_INSIDE.findall(page.text))
+        text = _INSIDE.sub(lambda link: own_links.get(link[1], link[1]), page.text)
+        links = tuple(dict.fromkeys(self._absolute(path, page.links[:MOST_LINKS])))
+        return Page(self._url(path), page.title, text, page.date, links, cut_short=page.cut_short)
 
     async def _read(self, path: str, body: bytes) -> Extracted:
         if needs_no_parser(path, len(body)):
@@ -146,10 +150,10 @@ class Local:
         path = os.fsdecode(unquote_to_bytes(quoted.encode("utf-8", "replace")))
         return path if self._folder.holds(path) else None
 
-    def _own_link(self, quoted: str) -> str:
-        """A link of a page to another document of the folder; one that leads nowhere stays as it was written, or so."""
-        path = self._path(quoted)
-        return quoted if path is None else self._url(path)
+    def _own_links(self, quoted: Iterable[str]) -> dict[str, str]:
+        """Links of a page to other documents of the folder; one that leads nowhere stays as it was written, or so."""
+        links = list(dict.fromkeys(quoted))[:MOST_LINKS]
+        return {link: self._url(path) for link in links if (path := self._path(link)) is not None}
 
     def _absolute(self, path: str, links: Iterable[str]) -> Iterator[str]:
         """The links that can be opened: those into the web, and those to other documents of the folder."""

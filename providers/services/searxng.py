@@ -23,6 +23,8 @@ from ..countries import SPOKEN
 from ..errors import AuthFailed, BadRequest, NoResults, ProviderError, RateLimited, Unavailable
 from ..web.egress import DIRECT, Egress
 
+_MOST_NAMES, _MOST_KNOWN = 20, 2000  # engines that are named, and that are compared
+_LONGEST_NAME = 200
 FULL_PAGE = 10  # results: what most engines give at once; a page with fewer is the last
 MORE_PAGES = (2, 3)
 OF_ANY_TIME = "nothing was found in that time range, so these results are of any time"
@@ -244,7 +246,12 @@ def _each_once(pages: Iterable[Mapping[str, SearchResult]]) -> tuple[SearchResul
 def _silent(page: Mapping[str, Any]) -> list[str]:
     """The engines that did not answer, each with its reason."""
     rows = page.get("unresponsive_engines")
-    return [_of_engine(row) for row in rows[:MOST_HITS]] if isinstance(rows, list) else []
+    return [_one_line(_of_engine(row)) for row in rows[:_MOST_NAMES]] if isinstance(rows, list) else []
+
+
+def _one_line(text: str) -> str:
+    """As much of it as can be printed: the engines write it, and whatever stands behind them."""
+    return " ".join("".join(filter(str.isprintable, text[:_LONGEST_NAME])).split())
 
 
 def _of_engine(row: object) -> str:
@@ -258,7 +265,8 @@ def _of_engine(row: object) -> str:
 
 
 def _names(value: object) -> list[str]:
-    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
+    names = value if isinstance(value, list) else []
+    return [name for name in names if isinstance(name, str) and len(name) <= _LONGEST_NAME][:_MOST_KNOWN]
 
 
 def _inspection(wanted: Mapping[str, Sequence[str]], there: Mapping[str, Sequence[str]], remark: str) -> Inspection:

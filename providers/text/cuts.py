@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _JOINER = "\u200d"
+_LONGEST_EMOJI = 40  # characters
 _BOUND = re.compile(f"[{_JOINER}\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff]")  # to what stands left of it
 
 
@@ -22,7 +23,8 @@ def cut(text: str, start: int, max_length: int) -> int:
 
 
 def cut_place(text: str, at: int) -> int:
-    """The last place not after `at` where a cut tears no emoji apart."""
-    while 0 < at < len(text) and (text[at - 1] == _JOINER or _BOUND.match(text[at])):
-        at -= 1
-    return max(at, 0)
+    """The last place not after `at` where a cut tears no emoji apart. What is longer than any emoji is none."""
+    for place in range(at, max(at - _LONGEST_EMOJI, 0), -1):
+        if place >= len(text) or not (text[place - 1] == _JOINER or _BOUND.match(text[place])):
+            return place
+    return max(at if at > _LONGEST_EMOJI else 0, 0)

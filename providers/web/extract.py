@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
-from ..base import CUT_SHORT, LONGEST_TEXT
+from ..base import LONGEST_TEXT
 from ..errors import PageBlocked, Unavailable
 from .blocks import Block, absolute, split_blocks
 from .decode import decode, sniff
@@ -36,6 +36,7 @@ _MAX_TITLE = 300
 _MAX_PDF_PAGES = 200
 _FILES = frozenset({"application", "audio", "font", "image", "model", "video"})
 _CUT = "\n\n[The text is longer than can be read; the rest was left out.]"
+_PAGES_LEFT_OUT = "[Cut short: these are the first {read} of {all} pages.]"
 _NO_TEXT = "the page holds no text of its own"
 
 _ISO_DATE = re.compile(r"\b((?:19|20)\d\d)-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])")
@@ -81,6 +82,7 @@ class Extracted:
     text: str  # Markdown
     date: str | None = None
     links: tuple[str, ...] = ()
+    cut_short: str = ""  # the sentence the text begins with, if more was there than could be read
 
 
 def extract(body: bytes, content_type: str, charset: str, url: str, *, own: bool = False) -> Extracted:
@@ -224,9 +226,11 @@ def _read_pdf(body: bytes) -> Extracted:
     if not text:
         raise Unavailable("the PDF holds pictures of pages and no text")
     title = " ".join(about.get("Title", "").split())[:_MAX_TITLE] or _first_line(text)
-    if len(pages) < length:  # at the front: whoever reads a part of it must know
-        text = f"{CUT_SHORT}these are the first {len(pages)} of {length} pages.]\n\n{text}"
-    return Extracted(title, text, _day(about.get("CreationDate", "")) or None, _links(_BARE_LINK.findall(text)))
+    links = _links(_BARE_LINK.findall(text))
+    cut_short = _PAGES_LEFT_OUT.format(read=len(pages), all=length) if len(pages) < length else ""
+    if cut_short:  # at the front: whoever reads a part of it must know
+        text = f"{cut_short}\n\n{text}"
+    return Extracted(title, text, _day(about.get("CreationDate", "")) or None, links, cut_short)
 
 
 def _read_pdf_pages(document: pypdfium2.PdfDocument) -> list[str]:

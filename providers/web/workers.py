@@ -141,7 +141,7 @@ class Workers:
 
 
 def _extracted(answer: Any) -> Extracted:
-    return Extracted(answer["title"], answer["text"], answer["date"], tuple(answer["links"]))
+    return Extracted(**{**answer, "links": tuple(answer["links"])})
 
 
 class _Page:

@@ -6,7 +6,7 @@ in one short call; where it says nothing that can be used, a short question of t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +22,15 @@ LONGEST_QUERY = 120
 LONGEST_DECISION = 100  # tokens: the answer takes a dozen, but some models think first
 MOST_RETOLD = 6  # messages that the model reads for it
 LONGEST_RETOLD = 600  # characters of each
+MOST_COMPARED = 6  # messages, and as many results of tools, whose words may not leave
+_TELLING = 4  # letters from which on a word tells something though more stands before or behind it
 
 _THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.I | re.DOTALL)
 _LABEL = re.compile(r"\s*(?:[-*•>]\s+|\d[.)]\s+)?(?:\**[\w ]{0,20}(?:keywords?|query|search|answer)\**\s*[:：])?", re.I)
 _NONE = re.compile(r"\W*none\b\W*(?:$|\W)", re.I)
+_TOOLS = ("tool", "function")
+_JOINED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]")  # to words or particles
+_LETTERS = re.compile(r"[^\W_]+")
 _MARKS = " \t\"'`*“”„«».!?。？！"
 
 
@@ -79,14 +84,34 @@ class Planner:
         return "" if self._message.is_own_matter or self._is_pasted(query) else query
 
     def _is_pasted(self, query: str) -> bool:
-        """Does a word stand in the message, and not among those that are the user's own?"""
-        own, whole = self._message.own_words, readable(question(self._messages)).casefold()
-        foreign = (word.casefold() for word in WORD.findall(query) if word.casefold() not in own)
-        return any(_stands_in(word, whole) for word in foreign if len(word) > 1 and not any(word in one for one in own))
+        """Is a word of it, or a part of one, in what people and tools put into the conversation, and not among the
+        user's own?"""
+        asked = [text_of(one, "\n") for one in self._messages if role_of(one) == "user"][-MOST_COMPARED:]
+        results = [text_of(one, "\n") for one in self._messages if role_of(one) in _TOOLS][-MOST_COMPARED:]
+        own = " ".join(Message(text).own for text in asked).casefold()
+        given = "\n".join(map(readable, [*asked, *results])).casefold()
+        foreign = set(_LETTERS.findall(given)).difference(_LETTERS.findall(own))
+        for word in _LETTERS.findall(query.casefold()):
+            if any(pair in given and pair not in own for pair in _pairs(word)) or _is_of(word, foreign, own):
+                return True
+        return False
+
+
+def _is_of(word: str, foreign: Collection[str], own: str) -> bool:
+    """Is it one of these words, or one of them with more before or behind it?"""
+    if len(word) < 2 or _stands_in(word, own):
+        return False
+    telling = [one for one in foreign if len(one) >= _TELLING]
+    return word in foreign or any(one in word or (len(word) >= _TELLING and word in one) for one in telling)
+
+
+def _pairs(word: str) -> list[str]:
+    """Where no blanks part the words, two letters that follow each other are one."""
+    return [word[at : at + 2] for at in range(max(len(word) - 1, 1))] if _JOINED.search(word) else []
 
 
 def _stands_in(word: str, text: str) -> bool:
-    return re.search(rf"(?<![^\W_]){re.escape(word)}(?![^\W_])", text) is not None if word.isascii() else word in text
+    return re.search(rf"(?<![^\W_]){re.escape(word)}(?![^\W_])", text) is not None
 
 
 def _first_line(answer: str) -> str:

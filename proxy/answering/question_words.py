@@ -5,6 +5,7 @@ for each of the languages that people write to models in most. What begins in no
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -101,6 +102,7 @@ LANGUAGES = (
     ),
 )
 POINTING = frozenset[str]().union(*(language.pointing for language in LANGUAGES))
+OWN = frozenset[str]().union(*(language.own for language in LANGUAGES))
 POSSESSIVE = frozenset[str]().union(*(language.possessive for language in LANGUAGES))
 
 # Scripts without blanks ask anywhere in the sentence, if a mark says so; without one at its end.
@@ -123,3 +125,20 @@ ANYBODY = re.compile(
     r"|\best[ea] (?:año|mes|semana|temporada)\b|\bэт(?:ом|ой|от) (?:году|месяце|неделе|год)\b",
     re.IGNORECASE,
 )
+# And "can you tell me" asks the same as without it; "what do I need" is nobody's secret.
+COURTESY = re.compile(
+    r"\b(?:can|could|would|will) you (?:please )?(?:tell|show|give) (?:me|us)\b|\b(?:tell|show|give) (?:me|us)\b"
+    r"|\bi (?:would like|want|need) to know\b|\bi wonder\b|\bnear me\b"
+    r"|\b(?:do|can|must|should) i (?:need|get|use|apply|renew|install)\b"
+    r"|\b(?:kannst du|können sie|könntest du) (?:mir )?(?:bitte )?(?:sagen|zeigen)\b|\bsag mir\b"
+    r"|\b(?:peux|pourrais)-tu me dire\b|\b(?:pouvez|pourriez)-vous me dire\b|\bdis-moi\b"
+    r"|\b(?:puedes|podrías) decirme\b|\bdime\b|\bможе(?:шь|те) сказать\b|\bскажи(?:те)?\b"
+    r"|(?:你|您)?能?告诉我|请问",
+    re.IGNORECASE,
+)
+
+
+def own_of(languages: Sequence[Language]) -> frozenset[str]:
+    """The words by which a sentence of these languages speaks of the user's own matters; of a sentence whose language
+    is not known, those of all."""
+    return frozenset[str]().union(*(one.own for one in languages)) if languages else OWN

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..values.estimates import likely_tokens, texts_asked
+from ..values.messages import is_text
 
 CAUTIOUS = 1.3  # tokens for each that is likely, of a model that has not told us how it counts
 _UNKNOWN = 3000  # tokens, where the size of the context is not known
@@ -16,6 +17,7 @@ _ROLE = 8  # tokens around each message
 _SPARE = 0.03  # of the context, for what templates add
 _FRAME = 250  # likely tokens of what stands around the passages: titles, addresses, the rule for citing
 _LEAST = 120  # tokens: less is no source
+_PICTURE = 1000  # tokens of a picture or another thing that is no text, about
 _ANSWER = 1024  # tokens that an answer may take where the client names no limit
 
 
@@ -48,7 +50,13 @@ def room_for(body: Mapping[str, Any], context: int, rate: float) -> Room:
         return Room(_UNKNOWN, 1.0, bounded=False)
     rate = rate or CAUTIOUS
     taken = sum(map(likely_tokens, texts_asked(body))) * rate + _ROLE * len(body["messages"])
+    taken += _PICTURE * sum(map(_pictures, body["messages"]))
     return Room(context * (1 - _SPARE) - taken - _answer(body, context), rate)
+
+
+def _pictures(message: object) -> int:
+    content = message.get("content") if isinstance(message, Mapping) else None
+    return sum(not is_text(part) for part in content) if isinstance(content, list) else 0
 
 
 def _answer(body: Mapping[str, Any], context: int) -> int:

@@ -12,11 +12,13 @@ from tools.clean import clean
 from tools.provenance import normalise, urls_in
 
 from . import question_words as words
+from .task_words import LOOK_UP, TASK
 
 MOST_WORDS = 12
 LONGEST_MESSAGE = 12_000  # of a longer one the beginning and the end are read: there the request stands
 MOST_URLS = 3
 _FEWEST_WORDS = 3
+_MOST_TYPED = 5  # words of what is typed as into a search box
 _MOST_BEFORE, _MOST_BEHIND = 2, 5  # words of other sentences: a greeting, and how to answer
 
 WORD = re.compile(r"[^\W_](?:[\w'’.+#-]*[^\W_.])?[+#]*")
@@ -28,13 +30,17 @@ _QUOTED = re.compile(
     r"|(?<!\w)['‘][^'’\n]{1,1000}['’](?!\w)",
     re.MULTILINE,
 )
-_COLON = re.compile(r"(?<!\d):|:(?!\d)|：")
+# What a colon announces is another text; so is what stands behind a dash.
+_COLON = re.compile(r"(?<!\d):|:(?!\d)|：|\s[-–—]+\s|—|;\s")
 _SENTENCE = re.compile(r"(?<=[.!…])(?<!\b[A-Z]\.)\s+|(?<=[?？؟])\s*|(?<=[。！])|(?=¿)|(?<=[,，]) (?=¿)")
 _MARKS = " \t.,;!?…。！？؟¿¡,，、-–—*_()"
 _QUESTION_MARK = re.compile(r"[?？؟]")
 _INNER_MARK = re.compile(r"[.,;!،؛](?:\s|$)")
 # Addresses of people, numbers of accounts and telephones, markup and data: no question of a person's holds them.
-_NOT_SAID = re.compile(r"@|[<>{}|=\\]|\d(?:[ ./-]?\d){6,}|\S{30,}")
+_NOT_SAID = re.compile(
+    r"@|[<>{}|=\\]|\d(?:[ ./-]?\d){6,}|\S{30,}|(?=\S*\d)(?=\S*[a-z])(?=\S*[A-Z])[\w-]{12,}|\w[(\[]"
+    r"|\b(?i:pass(?:word|code|wort)|contraseña|пароль)\W+\w*\d|\b(?:SELECT|INSERT|UPDATE|DELETE)\b.*\b(?:FROM|INTO|SET|WHERE)\b"
+)
 
 
 _UNSPACED_LANGUAGE = words.Language(*[frozenset[str]()] * 5)
@@ -55,12 +61,26 @@ class Message:
         return "" if len(self.lines) > 1 else short_question(self.head)
 
     @property
-    def own_words(self) -> frozenset[str]:
-        """The words that the user said and did not paste, as far as that can be told."""
-        if len(self.lines) == 1:
-            return _folded(_until_pointing(self.head))
-        ends = [line for line in (*self.lines[:1], *self.lines[-1:]) if short_question(line)]
-        return _folded(" ".join([*ends, *([self.head] if self.cut else [])]))
+    def own(self) -> str:
+        """What the user said and did not paste, as far as that can be told, and does not speak of themselves."""
+        said = _asked_in(self.head) if len(self.lines) == 1 else self._asked_at_an_end()
+        return "" if is_unsaid(said) or self._is_personal(said) else said
+
+    def _asked_at_an_end(self) -> str:
+        """The question in the first or the last line, where hardly anything else stands: more would be a text, and the
+        question may be of it."""
+        if not self.lines:
+            return ""
+        place = next((place for place in (0, -1) if short_question(self.lines[place])), None)
+        if place is None or any(map(is_task, self.lines)):
+            return ""
+        others = _length(self.lines[1:] if place == 0 else self.lines[:-1])
+        return self.lines[place] if others <= (_MOST_BEHIND if place == 0 else _MOST_BEFORE) else ""
+
+    def _is_personal(self, said: str) -> bool:
+        plain = words.COURTESY.sub(" ", words.ANYBODY.sub(" ", said)).strip(_MARKS)
+        languages = asking_languages(plain or said) or asking_languages(said)
+        return _holds(plain, words.own_of(languages))
 
     @property
     def is_own_matter(self) -> bool:
@@ -79,7 +99,7 @@ def short_question(line: str) -> str:
     """The question in a line that holds little else, without the marks around it."""
     sentences = [sentence.strip() for sentence in _SENTENCE.split(line) if WORD.search(sentence)]
     place = next((place for place, sentence in enumerate(sentences) if asking_languages(sentence)), None)
-    if place is None or _NOT_SAID.search(line):
+    if place is None or _NOT_SAID.search(line) or is_task(line):
         return ""
     before, asked, behind = sentences[:place], sentences[place], sentences[place + 1 :]
     if _length(before) > _MOST_BEFORE or _length(behind) > _MOST_BEHIND or _is_personal(line, asked):
@@ -144,17 +164,28 @@ def _before_colon(line: str) -> tuple[str, bool]:
     return (line[: found.start()], True) if found else (line, False)
 
 
-def _until_pointing(line: str) -> str:
-    """What stands behind a sentence that points at a text is that text."""
-    sentences = _SENTENCE.split(line)
-    place = next(
-        (place for place, sentence in enumerate(sentences) if _holds(sentence, words.POINTING)), len(sentences)
-    )
-    return " ".join(sentences[: place + 1])
+def is_task(text: str) -> bool:
+    """Does it ask for work on a text, or is it a letter?"""
+    return TASK.search(text) is not None
 
 
-def _folded(text: str) -> frozenset[str]:
-    return frozenset(word.casefold() for word in WORD.findall(text))
+def _asked_in(line: str) -> str:
+    """What a line asks for: its questions, and nothing that stands beside them; else all of it, where it is short, as
+    people type into a search box, or says that something is to be looked up."""
+    if is_task(line) or is_unsaid(line):
+        return ""
+    sentences = [sentence for sentence in _SENTENCE.split(line) if WORD.search(sentence)]
+    asked = [sentence for sentence in sentences if asking_languages(sentence)]
+    if asked:
+        return "" if _points(asked) and len(sentences) > len(asked) else " ".join(asked)
+    if len(sentences) > 1:
+        return ""
+    marked = _QUESTION_MARK.search(line) is not None and count_words(line) <= MOST_WORDS
+    return line if marked or LOOK_UP.search(line) or count_words(line) <= _MOST_TYPED else ""
+
+
+def _points(sentences: Iterable[str]) -> bool:
+    return any(_holds(sentence, words.POINTING) for sentence in sentences)
 
 
 def _named_pages(text: str) -> Iterable[str]:

@@ -18,8 +18,13 @@ ADVICE = ("retry-after", "retry-after-ms", "x-should-retry")  # headers of a fai
 
 _OVERFLOW = re.compile(
     r"context[ _-]?(?:length|size|window|limit)|(?:exceed|larger than|longer than|too (?:long|large|many)).{0,60}"
-    r"(?:context|token|prompt|input)|(?:prompt|input|request|message)s?\b.{0,40}(?:too (?:long|large)|exceed)",
+    r"(?:context|token|prompt|input)|(?:prompt|input|request|message)s?\b.{0,40}(?:too (?:long|large)|exceed)"
+    r"|(?:prompt|input) length|token limit|reduce the length|inputs?`? tokens|context shift",
     re.IGNORECASE | re.DOTALL,
+)
+# The answer that was asked for is too long, not what was handed over.
+_ANSWER_TOO_LONG = re.compile(
+    r"max_(?:\w+_)?tokens\W{0,3}(?:is |are )?(?:too large|too high|exceeds? the model)", re.IGNORECASE
 )
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _COME_BACK = "10"  # seconds, when descriptors have run out: they come back as answers end
@@ -30,7 +35,7 @@ def is_overflow(failed: Failed) -> bool:
     if failed.status not in (400, 413, 422, 500):
         return False
     said = f"{failed.error.get('code')} {failed.error.get('type')} {str(failed.error.get('message'))[:500]}"
-    return _OVERFLOW.search(said) is not None
+    return _OVERFLOW.search(said) is not None and _ANSWER_TOO_LONG.search(said) is None
 
 
 def timed_out(upstream: str) -> Failed:

@@ -250,3 +250,29 @@ async def test_a_searxng_that_tells_nothing_of_itself_is_no_problem() -> None:
         async with provider_of(fake.entry(engines=["brave"])) as named:
             provider: Any = named.provider
             assert await provider.inspect() == type(await provider.inspect())()
+
+
+HOSTILE: list[dict[str, Any]] = [
+    {"results": [{"url": "https://a.org/"}], "unresponsive_engines": [["\x1b]0;x\x07g" * 9, "y" * 9_000]] * 99},
+    {"results": [{"url": "https://a.org/"}], "unresponsive_engines": [{"a": [1]}, None, 7, [], [[]], [None, {}]]},
+    {"results": [{"url": "https://a.org/"}], "unresponsive_engines": {"google": 1}, "infoboxes": "x", "answers": 7},
+    {"results": [{"url": "https://a.org/"}], "infoboxes": [None, {"urls": 7, "id": []}, {"id": "javascript:x"}]},
+    {
+        "results": [{"url": "https://a.org/", "title": {}, "content": [1], "score": "x"}],
+        "answers": [[], {"url": 1}, None],
+    },
+]
+
+
+@pytest.mark.parametrize("reply", HOSTILE, ids=range(len(HOSTILE)))
+async def test_whatever_stands_beside_the_hits_they_are_found(reply: dict[str, Any]) -> None:
+    with FakeSearxng() as fake:
+        async with provider_of(fake.entry(engines=["brave"])) as named:
+            provider: Any = named.provider
+            fake.reply = as_json(reply)
+            found = await search(named, SearchQuery("heat"))
+            fake.config = as_json({"engines": [{"name": "x" * 10_000}, 7, None] * 50, "categories": {"a": 1}})
+            inspection = await provider.inspect()
+    assert [hit.url for hit in found.results] == ["https://a.org/"]
+    assert inspection.remark.isprintable()
+    assert len(inspection.remark) < 5000

@@ -196,6 +196,7 @@ class TestMemory:
         page = await workers.extract(body, "application/pdf", "", "https://a.example/")
         cut = "[Cut short: these are the first 200 of 300 pages.]"
         assert page.text.startswith(f"{cut}\n\nPage 0 of the log\n\nPage 1 of the log")
+        assert page.cut_short == cut
 
     async def test_a_base_of_a_megabyte_is_not_put_before_every_link(self, workers: Workers) -> None:
         link = b"<p><a href='q'>some words that lead on</a></p>"

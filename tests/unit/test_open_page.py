@@ -172,10 +172,14 @@ async def test_a_redirect_is_one_page() -> None:
     assert [first.sources[0].n, again.sources[0].n] == [1, 1]
 
 
+CUT_SHORT = "[Cut short: these are the first 200 of 300 pages.]"
+
+
 async def test_a_page_of_which_more_was_there_says_so() -> None:
     class Half:
         async def read(self, url: str) -> Page:
-            return Page(url, "Log", "[Cut short: these are the first 200 of 300 pages.]\n\nPage 0 of the log.")
+            text = f"{CUT_SHORT}\n\nPage 0 of the log." + "\n\nThe rain of that year fell on wide fields." * 60
+            return Page(url, "Log", text, cut_short=CUT_SHORT)
 
     toolbox = Toolbox(None, ReadChain([NamedProvider("half", "test", Half())]), ToolPolicy())
     session = toolbox.session(SessionOptions(Ledger(), alone=True))
@@ -183,7 +187,24 @@ async def test_a_page_of_which_more_was_there_says_so() -> None:
     assert part.truncated
     assert part.next_start is None, "there is nothing to read on"
     assert "truncated: true\n" in session.text([part])
-    assert "[Cut short: these are the first 200 of 300 pages.]" in session.text([part])
+    assert CUT_SHORT in session.text([part])
+    (picked,) = await session.open_once({"url": "https://e.org/log.pdf", "query": "page of the log", "max_length": 300})
+    assert picked.content.startswith(f"{CUT_SHORT}\n\nPage 0 of the log.")
+    assert picked.truncated
+    assert len(picked.content) <= 300
+    (last,) = await session.open_once({"url": "https://e.org/log.pdf", "start": 2000})
+    assert last.truncated
+    assert CUT_SHORT not in last.content
+
+
+async def test_a_page_that_only_says_so_is_whole() -> None:
+    class Liar:
+        async def read(self, url: str) -> Page:
+            return Page(url, "Log", f"{CUT_SHORT}\n\nPage 0 of the log.")
+
+    toolbox = Toolbox(None, ReadChain([NamedProvider("liar", "test", Liar())]), ToolPolicy())
+    (part,) = await toolbox.session(SessionOptions(Ledger(), alone=True)).open_once({"url": "https://e.org/log.pdf"})
+    assert not part.truncated
 
 
 async def test_parts_asked_for_together_read_the_page_once() -> None:

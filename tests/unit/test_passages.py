@@ -9,6 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from providers.documents.passages import split_passages
+from providers.text.cuts import cut_place
 from providers.text.folding import folded
 from providers.text.layout import lay_out
 from providers.text.passages import GAP, best_passage, best_passages, joined, passage_spans
@@ -295,7 +297,16 @@ def test_a_layout_leaves_out_nothing_but_white_space(text: str, longest: int) ->
     assert all(not text[end:start].strip() for end, start in zip(between[::2], between[1::2], strict=True))
 
 
-@pytest.mark.parametrize("unit", ["tea:\n\n", "\n", "茶", "# tea\n", "```\n", ".", "\u0301"], ids=ascii)
+def test_what_is_longer_than_any_emoji_is_cut_all_the_same() -> None:
+    """Otherwise each cut would go back to where the last one was, letter by letter."""
+    joiners = "\u200d" * 100_000
+    assert cut_place(joiners, 50_000) == 50_000
+    assert len(list(split_passages(joiners * 10))) < 3000
+    family = "👩\u200d👩\u200d👧"
+    assert cut_place(f"{'x' * 100}{family}", 103) == 100
+
+
+@pytest.mark.parametrize("unit", ["tea:\n\n", "\n", "茶", "# tea\n", "```\n", ".", "\u0301", "\u200d"], ids=ascii)
 def test_a_megabyte_of_anything_is_looked_through(unit: str) -> None:
     """Quadratic work would not come to an end here before the test is stopped."""
     text = unit * (1_000_000 // len(unit))

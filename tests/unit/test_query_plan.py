@@ -62,7 +62,7 @@ def decided(answer: str, *texts: Any, forced: bool = False) -> Plan:
 
 def test_the_table_is_large_enough() -> None:
     assert len(ROWS) >= 150
-    assert len({row.language for row in ROWS} - {"Programs", "Afterwards"}) >= 8
+    assert len({row.language for row in ROWS} - {"Programs", "Afterwards", "Hostile"}) >= 8
     assert all(isinstance(row.text, str) for row in ROWS)
 
 
@@ -84,6 +84,65 @@ def test_most_that_is_needed_is_searched_and_little_that_is_not() -> None:
     assert searched["private"] == 0
     assert searched["search"] >= 78, "of 98"
     assert searched["needless"] <= 7, "of 51"
+
+
+def echoes(text: str) -> list[str]:
+    """What a model may say that only repeats the message: one to six words of it, wherever they stand."""
+    words = text.split()
+    return [" ".join(words[at : at + many]) for many in range(1, 7) for at in range(len(words) - many + 1)]
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.secret], ids=lambda row: row.text[:40])
+def test_a_model_that_repeats_the_message_gives_no_secret_away(row: Row) -> None:
+    planner = Planner(conversation(row.text))
+    searched = [planner.decided(answer).query for answer in echoes(row.text)]
+    hostile = [f"{secret} {word}" for secret in row.secret for word in ("news", "meaning of it", "https://a.org")]
+    searched += [planner.decided(answer).query for answer in hostile]
+    assert [query for query in searched for word in row.secret if word.casefold() in query.casefold()] == []
+
+
+# Questions of the table's private messages that say nothing of what they are asked about.
+BARE = {"welche namen kommen vor", "qui a raison", "quién tiene razón", "кто прав", "я и", "is the text about health"}
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.wanted == "private"], ids=lambda row: row.text[:40])
+def test_a_model_that_repeats_what_is_private_is_not_listened_to(row: Row) -> None:
+    planner = Planner(conversation(row.text))
+    searched = {planner.decided(answer).query.casefold().strip("¿") for answer in echoes(row.text)} - {""}
+    if not row.secret:
+        assert [query for query in searched if not any(query in bare for bare in BARE)] == []
+
+
+def test_what_was_pasted_earlier_does_not_leave_either() -> None:
+    pasted = "Summarise this mail\n\nDear Omar Said, Kestrel fires you"
+    said = conversation(pasted, "Omar Said was fired by Kestrel.", "Who is the mayor of London?")
+    for answer in ("Omar Said Kestrel", "mayor London Omar", "Kestrel-Omar London", "London Kestrel.com"):
+        assert Planner(said).decided(answer).query == "Who is the mayor of London"
+    assert Planner(said).decided("London mayor").query == "London mayor"
+    found = [{"role": "tool", "content": "Omar Said owes Kestrel 900"}, *conversation("What is the capital of Peru?")]
+    assert Planner(found).decided("Kestrel Omar").query == "What is the capital of Peru"
+
+
+def test_a_question_may_be_understood_by_those_before_it() -> None:
+    said = conversation("Who won the World Cup in 2018?", "France.", "And who won it in 2022?")
+    assert Planner(said).decided("World Cup 2022 winner").query == "World Cup 2022 winner"
+
+
+POLITE = {
+    "Can you tell me who the mayor of Oslo is?": "mayor Oslo",
+    "What visa do I need for Japan?": "Japan visa requirements",
+    "What are good restaurants near me in Oslo?": "Oslo restaurants",
+    "Kto jest prezydentem Polski?": "prezydent Polski",
+    "서울의 인구는 얼마인가요?": "서울 인구",
+    "Pourrais-tu me dire qui est le maire de Marseille ?": "maire Marseille",
+    "Who won the election in Norway? Answer briefly.": "Norway election",
+    "How do I fix a leaking tap?": "fix leaking tap",
+}
+
+
+@pytest.mark.parametrize("message", POLITE)
+def test_what_is_asked_politely_is_a_question_all_the_same(message: str) -> None:
+    assert decided(POLITE[message], message).query == POLITE[message]
 
 
 # What the model says
@@ -166,7 +225,7 @@ NO_LEAKS = [
     ("I would like to know which trains go from Vienna to Venice at night", "night train Vienna Venice"),
     ("Tell me about the history of Lisbon.", "Lisbon history"),
     ("weather in Oslo tomorrow", "Oslo weather forecast"),
-    ("Which phone is best for my mother?", "best phone for seniors"),
+    ("Which phone is best for my mother?", "senior mobiles"),
     ("Explain: photosynthesis", "photosynthesis explanation"),
 ]
 

@@ -52,6 +52,12 @@ def test_where_nobody_knows_the_context_everything_fits() -> None:
     assert room.for_passages > 0
 
 
+def test_a_picture_takes_room_though_it_is_no_text() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 100_000}}
+    asked = {"messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}, picture, picture]}]}
+    assert room_for(asked, 8192, 1.0).left == room_for(body("hi"), 8192, 1.0).left - 2000
+
+
 def test_too_little_room_is_none() -> None:
     assert room_for(body("x" * 12_000), 4096, 1.0).for_passages == 0
     assert room_for(body("x" * 40_000), 4096, 1.0).for_passages == 0
@@ -117,7 +123,24 @@ def test_an_overflow_is_known(status: int, error: dict[str, str]) -> None:
         (401, {"message": "prompt is too long"}),
         (400, {"message": None}),
         (500, {"message": "broken"}),
+        (400, {"message": "max_tokens is too large: 99999. This model supports at most 4096 completion tokens"}),
     ],
 )
 def test_other_refusals_are_none(status: int, error: dict[str, Any]) -> None:
     assert not is_overflow(Failed(status, error))
+
+
+SAID = [
+    "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens",
+    "Please reduce the length of the messages or completion.",
+    "Token limit exceeded",
+    "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+    "Range of input length should be [1, 30720]",
+    "Input length and `max_tokens` exceed context limit",
+    "context shift is disabled",
+]
+
+
+@pytest.mark.parametrize("message", SAID)
+def test_vendors_say_it_in_many_words(message: str) -> None:
+    assert is_overflow(Failed(400, {"message": message}))
