@@ -27,6 +27,10 @@ class Claims:
     def marked(self) -> None:
         self._text = (self._text + _MARKER)[-MOST_REMEMBERED:]
 
+    def part(self) -> None:
+        """What comes next is said later, after a search it may be: no marker there is for what was said before."""
+        self._text = ""
+
     def in_front(self) -> str:
         """The sentence in front of this place; behind another marker in the same sentence what has been said since."""
         sentence = self.sentence()

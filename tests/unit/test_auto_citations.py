@@ -28,7 +28,9 @@ def ledger() -> Ledger:
     made.give(made.add("https://paris.org/", "Paris").n, PARIS, "page")
     made.give(made.add("https://rome.org/", "Rome").n, ROME, "snippet")
     made.give(
-        made.add("local:docs/tea.md", "Tea").n, "Green tea is brewed with water of 80 degrees for two minutes.", "page"
+        made.add("local:docs/tea.md", "Tea (green)").n,
+        "Green tea is brewed with water of 80 degrees for two minutes.",
+        "page",
     )
     return made
 
@@ -67,6 +69,7 @@ MARKED = {
     "before a line feed": f"{CAPITAL}.‹1›\n\nNext.",
     "before carriage return": f"{CAPITAL}.‹1›\r\nNext.",
     "an item without a stop": f"- {CAPITAL}‹1›\n- Other\n",
+    "an item with a blank behind it": f"- {CAPITAL} ‹1›\n- Other\n",
     "a numbered item": f"1. {CAPITAL}.‹1›\n2. No.",
     "two sources": f"{CAPITAL}.‹1› The Colosseum was built in the year 80 by Titus.‹2›",
     "short forms": f"{CAPITAL}, e.g. people.‹1› Dr. No.",
@@ -178,19 +181,21 @@ def test_sentences_before_the_search_get_none() -> None:
     assert off.feed(f"{CAPITAL}. And") == [TextDelta(f"{CAPITAL}. And")]
 
 
+def test_what_was_said_before_a_search_does_not_rest_on_it() -> None:
+    grounds = Grounds(LEDGER)
+    citer = Citer(grounds.citable, texts=grounds.texts)
+    events = [*citer.feed(f"{CAPITAL}."), *citer.release()]
+    citer.mark_sentences(grounds.plain_source)
+    events += [*citer.feed("\n\nSo it is."), *citer.flush()]
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == f"{CAPITAL}.\n\nSo it is."
+    assert not [event for event in events if isinstance(event, Citation)]
+
+
 # The answer comes back
 
 
-# A title in brackets is told from the model's own words by its annotation alone: the next test has that.
-@pytest.mark.parametrize(
-    ("name", "style"),
-    [
-        (name, style)
-        for name in MARKED
-        for style in ("link", "number", "openai")
-        if style != "openai" or name != "a local document"
-    ],
-)
+@pytest.mark.parametrize("style", ["link", "number", "openai"])
+@pytest.mark.parametrize("name", MARKED)
 def test_the_model_reads_what_it_wrote(name: str, style: CitationStyle) -> None:
     said = _without_places(MARKED[name])
     shown, _ = run([said], style)
@@ -257,6 +262,13 @@ def test_whatever_the_pieces(parts: list[str], style: CitationStyle, random: obj
             for made in (whole[0], plain)
         ]
         assert told[0] == told[1], "an echo tells the model what it wrote"
+
+
+def test_hair_spaces_around_dashes_are_nobody_s_marker() -> None:
+    said = "Tea\u200a—\u200a(green, mostly) is drunk \u200a(so)."
+    assert strip_decoration([{"role": "assistant", "content": said}]).messages[0]["content"] == said.replace(
+        "\u200a(so)", ""
+    )
 
 
 @given(PIECES)

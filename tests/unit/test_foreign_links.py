@@ -322,3 +322,17 @@ def test_thinking_is_stripped_too_and_comes_before_what_follows() -> None:
     assert isinstance(out[0], Begun)
     assert out[-1] == TextDelta("Hello")
     assert sum(e.fields.get("id") == 7 for e in out if isinstance(e, ReasoningDelta)) == 3
+
+
+def test_a_citation_that_is_not_shown_stays_a_point_before_what_is_replaced() -> None:
+    """Else it would be told to span the link behind it, or not, as the pieces came."""
+
+    def places(pieces: Sequence[str]) -> list[tuple[int, int]]:
+        ledger = Ledger()
+        ledger.add(SOURCE, "Good")
+        citer = StrippedCiter(Citer(ledger.get, "none"), NamedHosts(ledger, list))
+        events = [event for made in [*map(citer.feed, pieces), citer.flush()] for event in made]
+        return [(event.start, event.end) for event in events if isinstance(event, Citation)]
+
+    text = "So.\n\n[[1]](https://x.example)https://evil.example/b and so."
+    assert places([text]) == places(list(text)) == [(5, 5)]
