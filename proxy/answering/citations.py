@@ -244,14 +244,19 @@ class Citer:
     def _end_sentence(self, after: str) -> bool | None:
         """Puts a marker behind the sentence that ended here, where it has none and one source plainly holds it. None:
         what stands behind it is too little to tell whether prose cites here."""
-        follows = after.lstrip(BLANKS + "\r")[:1]
-        if not self._places.may_end_sentence(follows) or self._claims.is_marked():
+        if not self._claims.says_something():
             return False
-        cites = self._places.cites("1", after, self._ending)
+        follows = after.lstrip(BLANKS + "\r")[:1]
+        if not self._places.may_end_sentence(follows):
+            return False
+        cites = not self._claims.is_marked() and self._places.cites("1", after, self._ending)
+        if cites is None:
+            return None
         source = self._source_of(self._claims.in_front()) if cites and self._source_of else None
         if source:
             self._mark(source, auto=True)
             self._claims.marked()
+        self._claims.looked_at()
         return cites
 
     def _in_code(self, text: str, i: int) -> int:

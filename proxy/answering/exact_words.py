@@ -118,6 +118,10 @@ class ExactWords:
     def _flat(self) -> str:
         return _flat(self._text)
 
+    def read(self) -> None:
+        """All that is else looked up when it is first asked for."""
+        _ = self._numbers, self._dates, self._flat
+
     def missing(self, sentence: str) -> tuple[str, ...]:
         """What of a sentence stands nowhere here, as the sentence has it."""
         said, sentence = sentence, sentence.translate(_DIGITS)  # of one length

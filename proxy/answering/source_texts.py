@@ -74,6 +74,11 @@ class SourceText:
         source = self.source
         return ExactWords((*self.given, source.title, source.snippet, source.date or ""))
 
+    def read(self) -> None:
+        """All that is else read when it is first asked for."""
+        _ = self.holding
+        self.exact.read()
+
     def held(self, words: WeightedWords) -> dict[int, int]:
         """Which of some words each sentence holds, as bits, where it holds any."""
         held: dict[int, int] = {}
@@ -121,6 +126,10 @@ class SourceTexts:
         if known is None or known.given is not source.given:
             known = self._texts[source.n] = SourceText(source)
         return known
+
+    def read(self, sources: Iterable[Source]) -> None:
+        for source in sources:
+            self.of(source).read()
 
     def is_whole(self, source: Source) -> bool:
         """Is all of it here that the model was given?"""

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from tools.ledger import KnownSource, source_rows, sources_from
+from tools.ledger import KnownSource, joined, source_rows, sources_from
 
 from ..values.history import History, HistoryCall
 from ..values.messages import arguments_of, call_name, calls_in, role_of, text_of
@@ -87,7 +87,7 @@ def restored(messages: Sequence[Any], turns: Mapping[str, Turn]) -> Restored:
         if key:
             turn = turns.get(key)
             if turn:
-                sources.update(turn.sources)
+                sources = joined(sources, turn.sources)
             if turn and turn.found and not searched:
                 history.entries, searched = with_sources(history.entries, turn.found), True
             _restore(history, message, turn)

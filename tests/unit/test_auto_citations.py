@@ -16,7 +16,7 @@ from proxy.answering.marker_forms import AUTO_LEAD
 from proxy.answering.stripped import NamedHosts, StrippedCiter
 from proxy.values.events import Citation, TextDelta
 from proxy.values.request import CitationStyle
-from tools.ledger import Ledger, Source
+from tools.ledger import KnownSource, Ledger, Source
 
 STYLES: tuple[CitationStyle, ...] = get_args(CitationStyle)
 PARIS = "Paris is the capital of France. It has 2,102,650 residents within the city limits. The Louvre is a museum."
@@ -40,7 +40,7 @@ Made = tuple[str, list[tuple[int, int, int, bool]]]
 
 
 def run(pieces: Sequence[str], style: CitationStyle = "link", *, auto: bool = True, read_alone: bool = False) -> Made:
-    grounds = Grounds(LEDGER, read_alone=read_alone)
+    grounds = Grounds(LEDGER, read_alone=lambda: read_alone)
     citer = Citer(grounds.citable, style, texts=grounds.texts)
     if auto:
         citer.mark_sentences(grounds.plain_source)
@@ -296,11 +296,38 @@ def test_each_sentence_is_looked_at_once() -> None:
         asked.append(sentence)
         return None
 
-    for pieces in ([f"{CAPITAL}. One 3.5 two. Three!\n- four\n"], list(f"{CAPITAL}. One 3.5 two. Three!\n- four\n")):
+    for pieces in (
+        [f"{CAPITAL}. One 3.5 two. Three!\n- four or so\n"],
+        list(f"{CAPITAL}. One 3.5 two. Three!\n- four or so\n"),
+    ):
         asked.clear()
         citer = Citer(LEDGER.get)
         citer.mark_sentences(source_of)
         for piece in pieces:
             citer.feed(piece)
         citer.flush()
-        assert asked == [f"{CAPITAL}.", "One 3.5 two.", "Three!", "- four"]
+        assert asked == [f"{CAPITAL}.", "One 3.5 two.", "Three!", "- four or so"]
+
+
+def test_a_restored_source_counts_as_it_was_given() -> None:
+    """A hit that an earlier request showed was not read by being shown; of one in a plain history nobody knows."""
+    made = Ledger()
+    rows = {
+        1: KnownSource("https://a.org/", "A", ("All about A.",), "snippet"),
+        2: KnownSource("https://b.org/", "B", ("All about B.",), "page"),
+        3: KnownSource("https://c.org/", "C"),
+    }
+    for n, row in rows.items():
+        made.restore(n, *row)
+    grounds = Grounds(made, restored=rows, read_alone=lambda: True)
+    assert [n for n in rows if grounds.citable(n)] == [2, 3]
+    assert [n for n in rows if Grounds(made, restored=rows).citable(n)] == [1, 2, 3]
+
+
+def test_only_what_this_request_gave_is_marked() -> None:
+    made = Ledger()
+    made.restore(1, "https://paris.org/", "Paris", (PARIS,), "page")
+    grounds = Grounds(made, restored={1: KnownSource("https://paris.org/", "Paris", (PARIS,), "page")})
+    assert grounds.plain_source(CAPITAL) is None
+    made.give(1, PARIS, "page")
+    assert grounds.plain_source(CAPITAL) == made.get(1)
