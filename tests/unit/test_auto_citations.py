@@ -331,3 +331,23 @@ def test_only_what_this_request_gave_is_marked() -> None:
     assert grounds.plain_source(CAPITAL) is None
     made.give(1, PARIS, "page")
     assert grounds.plain_source(CAPITAL) == made.get(1)
+
+
+ANSWERS = st.tuples(PIECES.map("".join), st.sampled_from(STYLES), st.booleans())
+# What a user types or pastes may look like a marker of ours: it is theirs, and stays.
+USERS = st.sampled_from(
+    ["Why?", f"{CAPITAL}.{AUTO_LEAD}{P}", f"So.{AUTO_LEAD}[2]", "[3] is mine", f"{AUTO_LEAD}([a](https://a.org/))"]
+)
+
+
+@given(st.lists(st.tuples(USERS, ANSWERS), max_size=4))
+def test_a_conversation_reads_the_same_from_turn_to_turn(
+    turns: list[tuple[str, tuple[str, CitationStyle, bool]]],
+) -> None:
+    talk: list[dict[str, object]] = []
+    for asked, (said, style, auto) in turns:
+        talk += [{"role": "user", "content": asked}, {"role": "assistant", "content": run([said], style, auto=auto)[0]}]
+    told = strip_decoration(talk).messages
+    assert [message["content"] for message in told[::2]] == [asked for asked, _ in turns]
+    for turn in range(0, len(talk), 2):
+        assert strip_decoration(talk[:turn]).messages == told[:turn]
