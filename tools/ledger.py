@@ -65,12 +65,14 @@ def without_texts(sources: Mapping[int, KnownSource]) -> dict[int, KnownSource]:
     return {n: source._replace(given=()) for n, source in sources.items()}
 
 
-def joined(older: Mapping[int, KnownSource], newer: Mapping[int, KnownSource]) -> dict[int, KnownSource]:
-    """Both. What is newer counts, and has the texts of the older where it has none itself."""
-    together = {**older, **newer}
-    for n in older.keys() & newer.keys():
-        if not newer[n].given and newer[n].url == older[n].url:
-            together[n] = newer[n]._replace(given=older[n].given, basis=older[n].basis)
+def joined(all_of_them: Iterable[Mapping[int, KnownSource]]) -> dict[int, KnownSource]:
+    """All of them, the oldest first. What is newer counts, unless it knows nothing of what the model was given."""
+    together: dict[int, KnownSource] = {}
+    for sources in all_of_them:
+        for n, source in sources.items():
+            old = None if source.given else together.get(n)
+            if old is None or not old.given or old.url != source.url:
+                together[n] = source
     return together
 
 

@@ -160,7 +160,7 @@ class Preparation:
                 kept[key] = turn
         history = turns.restored(messages, kept)
         body = {**request.body, "messages": history.messages}
-        sources = joined(request.sources, history.sources)
+        sources = joined([request.sources, history.sources])
         return replace(request, body=body, sources=sources, searched=history.searched, changed=True)
 
 

@@ -168,8 +168,8 @@ def test_what_an_earlier_request_gave_is_kept_there_alone() -> None:
         2: KnownSource("https://b.org/", "B", ("All about B.",), "snippet"),
     }
     first = {1: KnownSource("https://a.org/", "A", ("All about A.",), "page")}
-    assert joined(first, kept)[1] == first[1]
-    assert joined(first, {1: KnownSource("https://c.org/", "C")})[1] == KnownSource("https://c.org/", "C")
+    assert joined([first, kept])[1] == first[1]
+    assert joined([first, {1: KnownSource("https://c.org/", "C")}])[1] == KnownSource("https://c.org/", "C")
     ledger.withdraw(2)
     assert ledger.given() == []
 
@@ -184,6 +184,6 @@ def test_a_conversation_that_grows_keeps_each_text_once() -> None:
         ledger.give(ledger.add(f"https://a.org/{turn}", "A").n, "x" * 10_000, "page")
         kept = ledger.to_keep()
         sizes.append(sum(len(text) for source in kept.values() for text in source.given))
-        known = joined(known, kept)
+        known = joined([known, kept])
     assert set(sizes) == {MOST_KEPT}
     assert all(source.given and source.basis == "page" for source in known.values())

@@ -45,7 +45,7 @@ class ResponsesDialect:
             asked.stream or asked.background,
             include_usage=True,
             search=asked.search,
-            sources=joined(chain.sources, cited),
+            sources=joined([chain.sources, cited]),
             changed=True,
             left_out=asked.tools.left_out,
             wants_no_tools=asked.wants_no_tools,

@@ -159,9 +159,7 @@ class ResponseState:
         await self._store.renew(owner, [(kind, id_) for id_ in ids for kind in kinds], RESPONSES_KEPT)
         exchanges = [Exchange.read(found[id_]) for id_ in ids]
         messages = [message for exchange in exchanges for message in exchange.messages]
-        sources: dict[int, KnownSource] = {}
-        for exchange in exchanges:
-            sources = joined(sources, exchange.sources)
+        sources = joined(exchange.sources for exchange in exchanges)
         items = [item for exchange in exchanges for item in exchange.outputs]
         return Chain(ids, messages, sources, items)
 
@@ -195,8 +193,8 @@ class ResponseState:
             item, messages, round_id, place, cited = orjson.loads(data)
             known[id_] = KnownItem(item, tuple(messages), round_id, place)
             told = sources_from(cited)
-            contested |= {n for n in told.keys() & sources.keys() if told[n].url != sources[n].url}
-            sources = joined(sources, told)
+            contested |= {n for n in told if sources.setdefault(n, told[n]).url != told[n].url}
+            sources |= {n: source for n, source in told.items() if source.given}
         return known, {n: source for n, source in sources.items() if n not in contested}
 
     async def keep(
