@@ -50,14 +50,30 @@ class KnownSource(NamedTuple):
     url: str
     title: str = ""
     given: tuple[str, ...] = ()  # some of what the model was given of it
-    basis: Basis = "snippet"
+    basis: Basis | None = None  # None: nobody knows
 
 
-SourceRow = tuple[int, str, str, tuple[str, ...], Basis]
+SourceRow = tuple[int, str, str, tuple[str, ...], Basis | None]
 
 
 def known(sources: Iterable[Source]) -> dict[int, KnownSource]:
     return {s.n: KnownSource(s.url, s.title, _bounded(s.given, MOST_KEPT), s.basis) for s in sources}
+
+
+def without_texts(sources: Mapping[int, KnownSource]) -> dict[int, KnownSource]:
+    """Less what the model was given of them."""
+    return {n: source._replace(given=()) for n, source in sources.items()}
+
+
+def joined(all_of_them: Iterable[Mapping[int, KnownSource]]) -> dict[int, KnownSource]:
+    """All of them, the oldest first. What is newer counts, unless it knows nothing of what the model was given."""
+    together: dict[int, KnownSource] = {}
+    for sources in all_of_them:
+        for n, source in sources.items():
+            old = None if source.given else together.get(n)
+            if old is None or not old.given or old.url != source.url:
+                together[n] = source
+    return together
 
 
 def source_rows(sources: Mapping[int, KnownSource]) -> list[SourceRow]:
@@ -70,7 +86,7 @@ def sources_from(rows: Iterable[Sequence[Any]]) -> dict[int, KnownSource]:
     return {n: KnownSource(url, title, *_texts(*kept)) for n, url, title, *kept in rows}
 
 
-def _texts(given: Iterable[str] = (), basis: Basis = "snippet") -> tuple[tuple[str, ...], Basis]:
+def _texts(given: Iterable[str] = (), basis: Basis | None = None) -> tuple[tuple[str, ...], Basis | None]:
     return tuple(given), basis
 
 
@@ -82,6 +98,7 @@ class Ledger:
         self._by_number: dict[int, Source] = {}
         self._by_page: dict[str, int] = {}
         self._withdrawn: set[int] = set()
+        self._given: set[int] = set()  # in this request
 
     def add(
         self, url: str, title: str = "", snippet: str = "", date: str | None = None, *, final_url: str = ""
@@ -108,6 +125,7 @@ class Ledger:
         """The model is given this text of the source. What the page itself says takes the place of what an engine says
         of it, and never the other way round."""
         self._withdrawn.discard(n)
+        self._given.add(n)
         source = self._by_number[n]
         if text and not (source.basis == "page" and basis == "snippet"):
             before = source.given if source.basis == basis else ()
@@ -120,16 +138,29 @@ class Ledger:
         for n in numbers:
             self._by_number[n] = replace(self._by_number[n], given=(), basis="snippet")
         self._withdrawn.update(numbers)
+        self._given.difference_update(numbers)
 
-    def restore(self, n: int, url: str, title: str = "", given: tuple[str, ...] = (), basis: Basis = "snippet") -> None:
+    def restore(
+        self, n: int, url: str, title: str = "", given: tuple[str, ...] = (), basis: Basis | None = None
+    ) -> None:
         """A number that an earlier answer of ours gave to a page keeps it. The first to claim a number holds it."""
         if n not in self._by_number and canonical(url) not in self._by_page:
             self._last = max(self._last, n)
-            self._by_number[n] = replace(self._put(n, url, title, "", None), given=given, basis=basis)
+            source = self._put(n, url, title, "", None)
+            self._by_number[n] = replace(source, given=_bounded(given, MOST_KEPT), basis=basis or "snippet")
 
     def get(self, n: int) -> Source | None:
         """The source that a marker with this number cites."""
         return None if n in self._withdrawn else self._by_number.get(n)
+
+    def given(self) -> list[Source]:
+        """Those that the model was given something of in this request, in the order of their numbers."""
+        return [self._by_number[n] for n in sorted(self._given)]
+
+    def to_keep(self) -> dict[int, KnownSource]:
+        """What is remembered of all of them. Those of earlier requests have their texts there: else a conversation
+        would keep them once for each of its turns."""
+        return without_texts(known(self)) | known(self.given())
 
     def __iter__(self) -> Iterator[Source]:
         return iter(self._by_number.values())

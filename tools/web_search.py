@@ -141,7 +141,7 @@ def answer(query: SearchQuery, found: Found, ledger: Ledger, longest_snippet: in
         dated = escape(one_line(hit.date, 40)) if hit.date else None
         author = escape(one_line(hit.author, MAX_AUTHOR)) if hit.author else None
         known = ledger.add(hit.url, title, snippet, dated)
-        source = ledger.give(known.n, snippet or known.snippet, hit.basis)
+        source = ledger.give(known.n, snippet or known.snippet, hit.basis if snippet else "snippet")
         sources.append(replace(source, snippet=snippet or source.snippet, author=author, score=hit.score))
     direct = escape(one_line(found.results.answer, MAX_DIRECT))
     if not sources and not direct:

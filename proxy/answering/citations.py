@@ -14,10 +14,11 @@ from tools.ledger import Source
 from ..values.events import Citation, TextDelta
 from ..values.markdown import LOOK_BACK, Code
 from ..values.request import CitationStyle
-from .cited_sources import CitedSources
+from .cited_text import BLANKS as _BLANKS
+from .cited_text import MOST_BLANKS as _MOST_BLANKS
+from .cited_text import CitedText
 from .citing_places import MOST_AHEAD, CitingPlaces, may_begin_marker
 from .claims import Claims
-from .marker_forms import AUTO_LEAD, FOOTER_HEAD, footer_line, marker_text
 from .marker_shapes import (
     ADDRESS,
     ADDRESS_STOP,
@@ -37,10 +38,8 @@ from .source_texts import SourceTexts
 
 _HOLD = -1
 # Held at most: the blanks before a marker (8), and `【…】` (56) or `[…]` (46) with the start of a link target (9).
-_MOST_BLANKS = 8
 _MOST_LENTICULAR = 56
 _MOST_BRACKET = 46
-_BLANKS = " \t\u00a0\u202f"
 
 _SPECIAL = re.compile(r"[\[\]【`~/]")
 _SPECIAL_OR_BLANK_END = re.compile(rf"[\[\]【`~/]|[{_BLANKS}]\Z")
@@ -73,13 +72,8 @@ class Citer:
         self._lookup = lookup
         self._texts = texts or SourceTexts()
         self._source_of: Callable[[str], Source | None] | None = None  # where sentences are marked that have no marker
-        self._style = style
-        self._footer = footer
-        self._cited = CitedSources(shown or {}, taken, counted=style != "number")
-        self._length = 0  # of all text handed on
-        # `none` removes the blanks before a marker and `openai` makes them one: these two hold blanks back.
-        self._keeps_blanks = style in ("none", "openai")
-        self._special = (_SPECIAL_OR_BLANK_END if self._keeps_blanks else _SPECIAL).search
+        self._written = CitedText(style, footer, shown or {}, taken)
+        self._special = (_SPECIAL_OR_BLANK_END if self._written.keeps_blanks else _SPECIAL).search
         self._step: Callable[[Citer, str, int], int] = Citer._beginning
         self._passes_all = False
         self._plain = False  # in prose and nothing is held: text without a special character just passes
@@ -95,45 +89,41 @@ class Citer:
         self._places = CitingPlaces()
         self._claims = Claims()
         self._told = 0  # how far the places know the text being read
-        self._held, self._blanks = "", ""
-        self._out: list[str] = []
-        self._citations: list[Citation] = []
+        self._held = ""
         if not enabled:
             self._pass_everything()
 
     @property
     def cited(self) -> list[Source]:
         """In order of first citation."""
-        return list(self._cited)
+        return list(self._written.sources)
 
     def mark_sentences(self, source_of: Callable[[str], Source | None]) -> None:
         """From here on a sentence without a marker gets that of the source which `source_of` names for it, if any."""
         if self._passes_all:
             return
         self._source_of = source_of
-        self._special = (_SPECIAL_OR_STOP_OR_BLANK_END if self._keeps_blanks else _SPECIAL_OR_STOP).search
+        self._special = (_SPECIAL_OR_STOP_OR_BLANK_END if self._written.keeps_blanks else _SPECIAL_OR_STOP).search
 
     def feed(self, text: str) -> list[TextDelta | Citation]:
         if self._plain and text and not self._special(text):
             self._passed.append(text)
-            self._length += len(text)
             if len(self._passed) > _MOST_PASSED:
                 self._look_at_passed()
-            return [TextDelta(text)]
+            return [self._written.pass_on(text)]
         self._read(text)
-        return self._take()
+        return self._written.take()
 
     def release(self) -> list[TextDelta | Citation]:
-        """What is held back, for an answer that broke off. A whole one ends with `flush`."""
+        """What is held back, at the end of a stretch of text. A whole answer ends with `flush`."""
         self._settle()
-        return self._take()
+        self._claims.part()
+        return self._written.take()
 
     def flush(self) -> list[TextDelta | Citation]:
         self._settle()
-        if self._footer and self._cited:
-            self._put(FOOTER_HEAD + "\n".join(footer_line(*row) for row in self._cited.numbered()))
-            self._footer = False
-        return self._take()
+        self._written.put_footer()
+        return self._written.take()
 
     def _settle(self) -> None:
         """Decides what waited for more text: there is none."""
@@ -162,9 +152,9 @@ class Citer:
         self._tell(text, i)
         self._held = text[i:]
         self._tail = text[max(self._floor, i - LOOK_BACK) : i]
-        if self._blanks and (self._ending or self._step not in (Citer._prose, Citer._beginning)):
-            self._put("", release=True)
-        self._plain = self._step is Citer._prose and not self._held and not self._blanks
+        if self._ending or self._step not in (Citer._prose, Citer._beginning):
+            self._written.release_blanks()
+        self._plain = self._step is Citer._prose and not self._held and not self._written.holds_blanks
 
     def _tell(self, text: str, stop: int, code: bool = False) -> None:
         """The places are told what was read up to here."""
@@ -173,22 +163,6 @@ class Citer:
             self._claims.read(text[self._told : stop])
             self._told = stop
 
-    def _take(self) -> list[TextDelta | Citation]:
-        events: list[TextDelta | Citation] = [TextDelta("".join(self._out))] if self._out else []
-        events += self._citations
-        self._out, self._citations = [], []
-        return events
-
-    def _put(self, text: str, release: bool = False) -> None:
-        text = self._blanks + text
-        stop = len(text)
-        if self._keeps_blanks and not release:
-            stop = max(len(text.rstrip(_BLANKS)), stop - _MOST_BLANKS)
-        self._blanks = text[stop:]
-        if stop:
-            self._out.append(text[:stop])
-            self._length += stop
-
     # The steps. Each is handed the text and a place in it, and says how far it read, or _HOLD: more must come first.
 
     def _beginning(self, text: str, i: int) -> int:
@@ -196,7 +170,7 @@ class Citer:
         found = _NOT_SPACE.search(text, i)
         stop = found.start() if found else len(text)
         if stop > i:
-            self._put(text[i:stop])
+            self._written.put(text[i:stop])
             return stop
         if JSON.match(text, i, i + _MOST_BRACKET):
             self._pass_everything()
@@ -210,13 +184,13 @@ class Citer:
         self._special = _NOTHING.search
         self._source_of = None
         self._passes_all = True
-        self._keeps_blanks = False
+        self._written.keeps_blanks = False
 
     def _prose(self, text: str, i: int) -> int:
         found = self._special(text, i)
         stop = found.start() if found else len(text)
         if stop > i:
-            self._put(text[i:stop])
+            self._written.put(text[i:stop])
             return stop
         char = text[i]
         if char == "[":
@@ -232,7 +206,7 @@ class Citer:
             self._step = Citer._closed
         elif char == "/" and ADDRESS.search(self._before(text, i)):
             self._step, self._depth = Citer._address, 0
-        self._put(char)
+        self._written.put(char)
         return i + 1
 
     def _stop(self, text: str, i: int) -> int:
@@ -245,13 +219,13 @@ class Citer:
         else:
             self._step = Citer._behind_stop
             self._needs_blank = text[i] not in UNSPACED_ENDS
-        self._put(text[i])
+        self._written.put(text[i])
         return i + 1
 
     def _behind_stop(self, text: str, i: int) -> int:
         """What follows decides: the first character that is not blank, on the same line."""
         if more := _STOPS_BEHIND.match(text, i):
-            self._put(more.group())
+            self._written.put(more.group())
             return more.end()
         blanks = _BLANKS_BEHIND.match(text, i)
         assert blanks is not None
@@ -270,21 +244,26 @@ class Citer:
     def _end_sentence(self, after: str) -> bool | None:
         """Puts a marker behind the sentence that ended here, where it has none and one source plainly holds it. None:
         what stands behind it is too little to tell whether prose cites here."""
-        follows = after.lstrip(BLANKS + "\r")[:1]
-        if not self._places.may_end_sentence(follows) or self._claims.is_marked():
+        if not self._claims.says_something():
             return False
-        cites = self._places.cites("1", after, self._ending)
+        follows = after.lstrip(BLANKS + "\r")[:1]
+        if not self._places.may_end_sentence(follows):
+            return False
+        cites = not self._claims.is_marked() and self._places.cites("1", after, self._ending)
+        if cites is None:
+            return None
         source = self._source_of(self._claims.in_front()) if cites and self._source_of else None
         if source:
             self._mark(source, auto=True)
             self._claims.marked()
+        self._claims.looked_at()
         return cites
 
     def _in_code(self, text: str, i: int) -> int:
         self._tell(text, i)
         stop = self._code.scan(text, i)
         self._tell(text, stop, code=True)
-        self._put(text[i:stop])
+        self._written.put(text[i:stop])
         if not self._code.open:
             self._step = Citer._prose
         return stop
@@ -307,7 +286,7 @@ class Citer:
         if self._swallowing:
             self._floor = stop
         else:
-            self._put(text[i:stop])
+            self._written.put(text[i:stop])
         return stop
 
     def _address(self, text: str, i: int) -> int:
@@ -322,7 +301,7 @@ class Citer:
             stop += 1
         elif found:
             self._step = Citer._prose
-        self._put(text[i:stop])
+        self._written.put(text[i:stop])
         return stop
 
     def _bracket(self, text: str, i: int) -> int:
@@ -344,7 +323,7 @@ class Citer:
         if not cites:
             return _HOLD if cites is None else self._no_marker(text, i)
         if image:
-            self._put(marker.group())
+            self._written.put(marker.group())
         cited = not image and self._cite(marker.group(2), marker.group())
         if opens and not cited:
             self._step = Citer._closed
@@ -375,7 +354,7 @@ class Citer:
         return marker.end()
 
     def _no_marker(self, text: str, i: int) -> int:
-        self._put(text[i])
+        self._written.put(text[i])
         return i + 1
 
     def _unfinished(self, text: str, i: int, begun: re.Pattern[str], most: int) -> int:
@@ -390,28 +369,14 @@ class Citer:
         """Puts a marker for each known number. With none known the text stays as it was written."""
         sources = [(number, self._lookup(int(number))) for number in numbers.replace(" ", "").split(",")]
         if not any(source for _, source in sources):
-            self._put(written)
+            self._written.put(written)
             return False
         for number, source in sources:
             if source is None:
-                self._put(f"[{number}]")
+                self._written.put(f"[{number}]")
             else:
                 self._mark(source)
         return True
 
     def _mark(self, source: Source, *, auto: bool = False) -> None:
-        proved = proof(self._claims.in_front(), source, self._texts)
-        number, source = self._cited.cite(source)
-        marker = marker_text(number, source, self._style)
-        last = self._out[-1][-1] if self._out else self._tail[-1:]
-        if auto:
-            lead = AUTO_LEAD if marker else ""
-        elif self._style == "openai":
-            lead = " " if self._blanks or not last.isspace() else ""
-        else:
-            lead = " " if last == "!" and marker.startswith("[[") else ""  # a link right after `!` would be an image
-        self._blanks = ""
-        self._out += filter(None, (lead, marker))
-        start = self._length + len(lead)
-        self._length = start + len(marker)
-        self._citations.append(Citation(start, self._length, source, proved, auto))
+        self._written.cite(source, proof(self._claims.in_front(), source, self._texts), auto=auto)

@@ -26,7 +26,9 @@ _OUR_FIELDS = ("annotations", "search_results")  # ours or OpenAI's; upstreams r
 _OUR_LINK = re.compile(rf"\[\[({NUMBER})\]\]\((https?://[^\s()<>]+)\)")
 _FOOTER_LINE = re.compile(rf"\[({NUMBER})\] \S.*")
 _OPENAI_MARKER = re.compile(r"\(\[[^\[\]]+\]\(https?://[^\s()<>]+\)\)")
-_AUTO_MARKER = re.compile(rf"{AUTO_LEAD}(?:{_OUR_LINK.pattern}|\[{NUMBER}\]|{_OPENAI_MARKER.pattern})")
+# A document without a link stands in OpenAI's form by its title alone. Some people write hair spaces around dashes.
+_AUTO_TITLE = rf"(?<![—–]){AUTO_LEAD}\((?:[^()\n]++|\([^()\n]*+\))*+\)"
+_AUTO_MARKER = re.compile(rf"{AUTO_LEAD}(?:{_OUR_LINK.pattern}|\[{NUMBER}\]|{_OPENAI_MARKER.pattern})|{_AUTO_TITLE}")
 _BARE_MARKER = re.compile(rf"\[({NUMBER})\]")
 _CODE_BEGINS = re.compile(r"`|~~~")
 _MOST_TAKEN = 99  # beyond that a bracketed number is a year or an amount, not somebody's footnote

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import orjson
 
 from tools.base import ToolResult
-from tools.ledger import Ledger, known
+from tools.ledger import Ledger
 from tools.options import SessionOptions
 from tools.session import ToolSession
 from tools.toolbox import Toolbox
@@ -43,6 +43,7 @@ from .fenced_reading import without_reading
 from .grounds import Grounds
 from .loop import Action, AskModel, End, KeepTurn, RunTools, ToolLoop
 from .offer import OUR_NAMES, Offer
+from .portions import portions
 from .search_first import FirstSearch
 from .stripped import NamedHosts, StrippedCiter, StrippedThoughts
 from .turns import Turn
@@ -105,7 +106,7 @@ class _Answering:
         plain = not self._searching or offer.response_format is not None
         shown, taken = links_in(request.begun), offer.known_sources
         self._grounds = Grounds(
-            self._ledger, restored=taken, read_alone=self._must_be_read(), longest_quote=request.longest_quote
+            self._ledger, restored=taken, read_alone=self._must_be_read, longest_quote=request.longest_quote
         )
         lookup, texts = self._grounds.citable, self._grounds.texts
         citer = Citer(lookup, style, engine.footer, enabled=not plain, shown=shown, taken=taken, texts=texts)
@@ -142,8 +143,11 @@ class _Answering:
                         if ended:
                             self._asking = False
                             self._plan.note_end(batch, self._said)
-                        if events := self._dress(loop.receive(batch)):
-                            yield events
+                        for more, portion in enumerate(portions(loop.receive(batch))):
+                            if more:
+                                await asyncio.sleep(0)
+                            if events := self._dress(portion):
+                                yield events
                         if ended and loop.gave_up_reading:
                             self._ledger.withdraw(*self._found())
                         self._start_early(loop)
@@ -173,7 +177,7 @@ class _Answering:
             async for batch in batches:
                 yield batch if isinstance(batch[0], SearchedFirst) else [*loop.begin(), *batch]
         loop.searched(first.offer, first.usage, first.bare)
-        self._searched(weak=True)
+        await self._searched(weak=True)
 
     def _start_early(self, loop: ToolLoop) -> None:
         """Ours run while the client's calls of the same turn are still being written."""
@@ -186,7 +190,7 @@ class _Answering:
             await self._early
             self._early = None
         results = await session.run(action.calls)
-        self._searched(weak=self._plan.current.settings.assist)
+        await self._searched(weak=self._plan.current.settings.assist)
         late = asyncio.get_running_loop().time() > self._time_to_answer
         yield loop.tools_done(results, spent=session.spent or late)
 
@@ -194,7 +198,7 @@ class _Answering:
         if held := self._note(list(self._citer.flush())):
             yield held
         shown = "".join(self._shown)
-        turn = Turn(action.before, action.calls, action.results, shown, loop.reading, known(self._ledger))
+        turn = Turn(action.before, action.calls, action.results, shown, loop.reading, self._ledger.to_keep())
         await self._engine.store.put("turn", self._context.caller.owner, action.key, turn.encoded(), _TURN_KEPT)
         yield self._dress(loop.turn_kept())
 
@@ -233,12 +237,15 @@ class _Answering:
         """The numbers of what this request has found."""
         return [source.n for source in self._ledger if source.n not in self._offer.known_sources]
 
-    def _searched(self, *, weak: bool) -> None:
+    async def _searched(self, *, weak: bool) -> None:
         """From here on sentences without a marker get one, where that is wanted: mostly for models that write none."""
         wanted = self._said_of_citations("auto")
         found = self._session is not None and bool(self._session.searches or self._session.pages)
-        if found and (wanted == "on" or (wanted == "assist" and weak)):
+        auto = found and (wanted == "on" or (wanted == "assist" and weak))
+        if auto:
             self._mark_sentences(self._grounds.plain_source)
+        if found:
+            await self._grounds.read_aside(all_of_them=auto)
 
     def _must_be_read(self) -> bool:
         return bool(self._said_of_citations("require_read"))

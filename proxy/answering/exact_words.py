@@ -17,19 +17,37 @@ _FEWEST_UNSPACED = 8  # letters of one in a script without blanks
 
 _GROUP = "[.,'’\u00a0\u202f\u2009 ]"
 _NUMBER = re.compile(rf"\d{{1,3}}(?:{_GROUP}\d{{3}})+(?:[.,]\d+)?(?!\d)|\d+(?:[.,]\d+)*")
+_GROUPED_BY_TWO = re.compile(r"\d{1,3}(?:,\d{2})*,\d{3}(?:\.\d+)?")  # 27,55,309 as India writes it
 _GROUPED = re.compile(rf"\d{{1,3}}(?:{_GROUP}\d{{3}})+")
 _ANY_GROUP = re.compile(_GROUP)
 _ONE_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:\.\d{3})*,\d+|\d{5,},\d+")
 _LIST_SEPARATOR = re.compile("[, \u00a0\u202f\u2009'’]")
 _SEPARATOR = re.compile("[ \u00a0\u202f\u2009'’]")
-_IN_A_NAME = re.compile(r"[^\W\d_][-‑]?\Z|[\w#][_#/.]\Z|[#$_@/]\Z")
+# A letter that a number sticks to makes it a name, but where no blanks are written.
+_LETTER = "[^\\W\\d_\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]"
+_IN_A_NAME = re.compile(rf"{_LETTER}[-‑]?\Z|[\w#][_#/.]\Z|[#$_@/]\Z")
 _MULTIPLES = {
     **dict.fromkeys(("thousand", "k", "tausend", "mille", "mil"), 3),
     **dict.fromkeys(("million", "millions", "mn", "m", "mio", "millionen", "millones", "milioni"), 6),
     **dict.fromkeys(("billion", "billions", "bn", "b", "milliarden", "mrd", "milliards", "miliardi"), 9),
     **dict.fromkeys(("trillion", "trillions", "tn", "billionen", "billones"), 12),
+    **dict.fromkeys(("lakh", "lakhs"), 5),
+    **dict.fromkeys(("crore", "crores"), 7),
 }
-_MULTIPLE = re.compile(rf"[ \u00a0\u202f-]?({'|'.join(sorted(_MULTIPLES, key=len, reverse=True))})\b", re.IGNORECASE)
+_SIGNS = {
+    **dict.fromkeys("千천", 3),
+    **dict.fromkeys("万萬만", 4),
+    **dict.fromkeys("億亿억", 8),
+    **dict.fromkeys("兆조", 12),
+}
+_MULTIPLE_WORDS = "|".join(sorted(_MULTIPLES, key=len, reverse=True))
+_MULTIPLE = re.compile(rf"[ \u00a0\u202f-]?(?:({_MULTIPLE_WORDS})\b|([{''.join(_SIGNS)}]))", re.IGNORECASE)
+_COUNTED = re.compile(f"({_NUMBER.pattern})({_MULTIPLE.pattern})?", re.IGNORECASE)
+# 3億2000万 is one number in two pieces: nothing is said about it.
+_IN_PIECES = re.compile(rf"[{''.join(_SIGNS)}]\d")
+# As far as texts are compared, digits of all scripts are the same, and the Arabic signs between them ours.
+_ZEROS = "٠۰०০੦૦௦౦೦൦๐໐༠၀០０"
+_DIGITS = {ord(zero) + digit: str(digit) for zero in _ZEROS for digit in range(10)} | {0x066B: ".", 0x066C: ","}
 
 _MONTHS = (
     ("january", "jan", "januar", "janvier", "enero", "gennaio", "janeiro", "januari", "jänner"),
@@ -48,9 +66,9 @@ _MONTHS = (
 _MONTH_NUMBERS = {name: number for number, names in enumerate(_MONTHS, 1) for name in names}
 _MONTH = f"({'|'.join(sorted(_MONTH_NUMBERS, key=len, reverse=True))})"
 _DAY, _YEAR = r"(\d{1,2})(?:st|nd|rd|th|º|er|\.)?", r"(\d{4})"
-_OF = r"\s+(?:de\s+|of\s+)?"
+_OF = r"\s++(?:(?:de|of)\s++)?"
 _DAY_FIRST = re.compile(rf"(?<!\d){_DAY}{_OF}{_MONTH}\b\.?(?:,?{_OF}{_YEAR}(?!\d))?", re.IGNORECASE)
-_MONTH_FIRST = re.compile(rf"\b{_MONTH}\.?\s+{_DAY}(?!\d)(?:,?\s+{_YEAR}(?!\d))?", re.IGNORECASE)
+_MONTH_FIRST = re.compile(rf"\b{_MONTH}\.?\s++{_DAY}(?!\d)(?:,?\s++{_YEAR}(?!\d))?", re.IGNORECASE)
 _ISO = re.compile(r"(?<!\d)(\d{4})-(\d{1,2})-(\d{1,2})(?!\d)")
 _CJK = re.compile(r"(?<!\d)(?:(\d{4})\s?年\s?)?(\d{1,2})\s?月\s?(\d{1,2})\s?日")
 _NUMERIC = re.compile(r"(?<![\d./])(\d{1,2})([./])(\d{1,2})\2(\d{4})(?!\d)")
@@ -59,7 +77,8 @@ _QUOTED = re.compile(
     r"“([^“”\n]+)”|„([^„“”\n]+)[“”]|«([^«»\n]+)»|「([^「」\n]+)」|『([^『』\n]+)』|(?<!\w)\"([^\"\n]+)\"(?!\w)"
 )
 _LEFT_OUT = re.compile(r"\s*(?:\[…\]|\[\.\.\.\]|\(…\)|\(\.\.\.\)|…|\.\.\.)\s*|\[[^\]]*\]")
-_MARKUP = re.compile(r"[*_`\\]|\[|\]\([^)\s]*\)|\]")
+# The target of a link, with brackets in it as addresses have them; never one within another: each place is read once.
+_MARKUP = re.compile(r"[*_`\\]|\[|\]\((?:[^()\s]++|\([^()\s]*+\))*+\)|\]")
 _AROUND = " .,;:!?…\"'"
 _SAME = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-", "‑": "-", "\u00ad": ""})
 _WORD = re.compile(r"\w+")
@@ -83,13 +102,13 @@ class ExactWords:
     """Of the texts of one source. Each kind is looked up when it is first asked for."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self._text = "\n".join(texts)
+        self._text = "\n".join(texts).translate(_DIGITS)
 
     @cached_property
     def _numbers(self) -> frozenset[str]:
-        numbers = list(_NUMBER.finditer(self._text))
-        pieces = (piece for number in numbers for piece in _pieces(number[0]))
-        return frozenset(pieces).union(*(_readings(self._text, number) for number in numbers))
+        numbers = {(found[1], found[2]) for found in _COUNTED.finditer(self._text)}  # most stand there many times
+        pieces = (piece for written, _ in numbers for piece in _pieces(written))
+        return frozenset(pieces).union(*(_readings(*number) for number in numbers))
 
     @cached_property
     def _dates(self) -> frozenset[Date]:
@@ -99,8 +118,13 @@ class ExactWords:
     def _flat(self) -> str:
         return _flat(self._text)
 
+    def read(self) -> None:
+        """All that is else looked up when it is first asked for."""
+        _ = self._numbers, self._dates, self._flat
+
     def missing(self, sentence: str) -> tuple[str, ...]:
         """What of a sentence stands nowhere here, as the sentence has it."""
+        said, sentence = sentence, sentence.translate(_DIGITS)  # of one length
         found: list[tuple[int, str]] = []
         quotations = list(_quotations(sentence))
         found += [(start, quoted) for start, quoted in quotations if not self._holds_words(quoted)]
@@ -109,22 +133,23 @@ class ExactWords:
         taken = [(date.start, date.end) for date in dates]
         taken += [(start, start + len(quoted)) for start, quoted in quotations]
         found += [row for row in self._missing_numbers(sentence) if not any(a <= row[0] < b for a, b in taken)]
-        return tuple(dict.fromkeys(text for _, text in sorted(found)))[:MOST_LISTED]
+        listed = (said[start : start + len(text)] for start, text in sorted(found))
+        return tuple(dict.fromkeys(listed))[:MOST_LISTED]
 
     def _missing_numbers(self, sentence: str) -> Iterator[tuple[int, str]]:
-        for number in _NUMBER.finditer(sentence):
-            if _IN_A_NAME.search(sentence[max(0, number.start() - 2) : number.start()]):
+        for number in _COUNTED.finditer(sentence):
+            before, written = sentence[max(0, number.start() - 2) : number.start()], number[1]
+            if _IN_A_NAME.search(before) or (written.isdigit() and int(written) <= LARGEST_WORD):
                 continue
-            if number[0].isdigit() and int(number[0]) <= LARGEST_WORD:
+            if _IN_PIECES.search(sentence, max(0, number.start() - 1), number.end() + 1):
                 continue
-            if not self._holds_number(sentence, number):
-                multiple = _MULTIPLE.match(sentence, number.end())
-                yield number.start(), sentence[number.start() : multiple.end() if multiple else number.end()]
+            if not self._holds_number(written, number[2]):
+                yield number.start(), number[0]
 
-    def _holds_number(self, sentence: str, number: re.Match[str]) -> bool:
-        if not self._numbers.isdisjoint(_readings(sentence, number)):
+    def _holds_number(self, written: str, multiple: str | None) -> bool:
+        if not self._numbers.isdisjoint(_readings(written, multiple)):
             return True
-        pieces = _pieces(number[0])
+        pieces = _pieces(written)
         return bool(pieces) and self._numbers.issuperset(pieces)
 
     def _holds_date(self, date: _Found) -> bool:
@@ -144,15 +169,16 @@ class ExactWords:
         return all(piece in self._flat for piece in pieces)
 
 
-def _readings(text: str, number: re.Match[str]) -> frozenset[str]:
+def _readings(written: str, multiple: str | None) -> frozenset[str]:
     """All that a written number may mean: 1.234 is a thousand to some and little more than one to others."""
-    written = number[0]
     readings = {_plain(written)}
     if whole := _GROUPED.match(written):
         readings.add(_plain(_ANY_GROUP.sub("", whole[0]) + written[whole.end() :]))
-    multiple = _MULTIPLE.match(text, number.end())
+    if _GROUPED_BY_TWO.fullmatch(written):
+        readings.add(_plain(written.replace(",", "")))
     if multiple:
-        zeros = _MULTIPLES[multiple[1].lower()]
+        word = multiple.lstrip(" \u00a0\u202f-").lower()
+        zeros = _SIGNS.get(word) or _MULTIPLES[word]
         readings |= {_multiplied(reading, zeros) for reading in readings}
     return frozenset(readings)
 

@@ -249,7 +249,8 @@ class ForeignLinks:
         return bool(host) and not self._images and self._may_link(host)
 
     def _part_brackets(self, i: int, parted: str) -> int:
-        self._text.put(2, parted)
+        self._text.keep(parted[0])  # a citation may end with it
+        self._text.put(1, parted[1:])
         return i + 2
 
     def _definition(self, text: str, i: int) -> int:

@@ -4,40 +4,57 @@ cited, and which source plainly holds a sentence.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import Callable, Mapping
 
-from tools.ledger import Ledger, Source
+from tools.ledger import KnownSource, Ledger, Source
 
 from ..values.request import LONGEST_QUOTE
 from . import plain_support
 from .source_texts import SourceTexts
 
+_LONG = 10_000  # characters, some milliseconds of work
+
 
 class Grounds:
-    """`restored` are numbers from earlier answers. With `read_alone` a source counts only if the model was given text
-    of the page itself; of one from an earlier answer that was so when it was cited there."""
+    """`restored` are sources of earlier answers. Where `read_alone` says so a source counts only if the model was given
+    text of the page itself. Of a restored one that may not be known: it counts, because it was cited then."""
 
     def __init__(
         self,
         ledger: Ledger,
         *,
-        restored: Collection[int] = (),
-        read_alone: bool = False,
+        restored: Mapping[int, KnownSource] | None = None,
+        read_alone: Callable[[], bool] = lambda: False,
         longest_quote: int = LONGEST_QUOTE,
     ) -> None:
-        self.texts = SourceTexts(restored, longest_quote)
+        self._restored = restored or {}
+        self.texts = SourceTexts(self._restored, longest_quote)
         self._ledger = ledger
-        self._restored = restored
         self._read_alone = read_alone
 
     def citable(self, n: int) -> Source | None:
         source = self._ledger.get(n)
-        return source if source and (self._counts(source) or n in self._restored) else None
+        return source if source and (self._counts(source) or self._was_cited(n)) else None
+
+    async def read_aside(self, *, all_of_them: bool) -> None:
+        """Reads long sources in a thread, before the answer that cites them streams by; or all of them, where every
+        sentence will be compared with each."""
+        sources = [source for source in self._ledger.given() if all_of_them or _length(source) >= _LONG]
+        if sum(map(_length, sources)) >= _LONG:
+            await asyncio.to_thread(self.texts.read, sources)
 
     def plain_source(self, sentence: str) -> Source | None:
         return plain_support.plain_source(
-            sentence, self.texts, [source for source in self._ledger if self._counts(source)]
+            sentence, self.texts, [source for source in self._ledger.given() if self._counts(source)]
         )
 
+    def _was_cited(self, n: int) -> bool:
+        return n in self._restored and self._restored[n].basis is None
+
     def _counts(self, source: Source) -> bool:
-        return source.basis == "page" or not self._read_alone
+        return source.basis == "page" or not self._read_alone()
+
+
+def _length(source: Source) -> int:
+    return sum(map(len, source.given))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast, get_args
 
 from tools.base import ToolSpec
+from tools.ledger import joined
 from tools.options import day_now
 from tools.toolbox import Toolbox
 
@@ -161,7 +162,7 @@ class Preparation:
                 kept[key] = turn
         history = turns.restored(messages, kept)
         body = {**request.body, "messages": history.messages}
-        sources = {**request.sources, **history.sources}
+        sources = joined([request.sources, history.sources])
         return replace(request, body=body, sources=sources, searched=history.searched, changed=True)
 
 

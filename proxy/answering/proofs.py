@@ -81,4 +81,5 @@ def _clause_end(sentence: str, start: int, longest: int) -> int:
         at = sentence.rfind(stop, start + longest // 2, start + longest)
         if at >= 0:
             return min(at + len(stop), start + longest)
-    return max(cut_place(sentence, start + longest), start + 1)
+    at = cut_place(sentence, start + longest)
+    return at if at > start else start + longest  # of characters that all belong together

@@ -51,17 +51,24 @@ class RewrittenText:
         self._written += len(text)
 
     def _place(self, length: int, written: int, *, verbatim: bool) -> None:
-        """Those citations that stand in the next `length` characters. One in what is replaced gets all of that."""
+        """Those citations that stand in the next `length` characters. One in what is replaced gets all of that, or its
+        end if it is not shown itself."""
         end = self._read + length
         left = []
         for citation in self._waiting:
             if citation.start < end or citation.end <= end:
-                start = self._written + (max(citation.start - self._read, 0) if verbatim else 0)
-                self._begun.setdefault(id(citation), start)
+                self._begun.setdefault(id(citation), self._written + self._begin(citation, written, verbatim))
             if citation.end > end:
                 left.append(citation)
                 continue
             stop = self._written + (citation.end - self._read if verbatim else written)
             start = self._begun.pop(id(citation))
-            self._placed.append(replace(citation, start=start, end=max(start, stop)))
+            shown = citation.start < citation.end
+            self._placed.append(replace(citation, start=start, end=max(start, stop) if shown else start))
         self._waiting = left
+
+    def _begin(self, citation: Citation, written: int, verbatim: bool) -> int:
+        before = max(citation.start - self._read, 0)
+        if verbatim:
+            return before
+        return written if before and citation.start == citation.end else 0

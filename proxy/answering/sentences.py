@@ -12,7 +12,10 @@ ENDS = f".!?…؟۔।॥။።{UNSPACED_ENDS}"
 CLOSERS = "\"'”’»)*_）」』》"  # what may stand between the end and the blank behind it
 BLANKS = " \t\u00a0\u202f\u3000"
 
-_END = re.compile(rf"[{ENDS}]+[{re.escape(CLOSERS)}]*(?=\s|\Z)|[{UNSPACED_ENDS}]+[{re.escape(CLOSERS)}]*|\n+")
+# A run of stops is looked at once, from its first: pages have lines of thousands of dots.
+_END = re.compile(
+    rf"(?<![{ENDS}])[{ENDS}]++[{re.escape(CLOSERS)}]*+(?=\s|\Z)|[{UNSPACED_ENDS}]+[{re.escape(CLOSERS)}]*|\n+"
+)
 _LAST_END = re.compile(
     rf".*(?:(?<![{ENDS}])[{ENDS}]+[{re.escape(CLOSERS)}]*(?=\s)|[{UNSPACED_ENDS}][{re.escape(CLOSERS)}]*)"
 )

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 
+from providers.text.cuts import cut_place
 from providers.text.words import terms
 from tools.ledger import MOST_GIVEN, Source
 
@@ -18,6 +19,8 @@ from .exact_words import ExactWords
 from .sentences import Span, sentence_places
 
 WINDOW = 3  # sentences
+MOST_HOLDING = 200  # sentences of a source that are looked at for one word: what all of it says tells nothing apart
+LONGEST_SENTENCE = 1200  # what goes on longer is no sentence, and is looked at in pieces
 _STEM = 6  # letters; endings differ from language to language, beginnings less
 
 
@@ -54,7 +57,7 @@ class SourceText:
         self.given = source.given
         self.sentences: list[tuple[int, Span]] = []  # with the number of the text that each stands in
         for part, text in enumerate(source.given):
-            self.sentences += [(part, place) for place in sentence_places(text)]
+            self.sentences += [(part, piece) for place in sentence_places(text) for piece in _pieces(text, place)]
 
     @cached_property
     def holding(self) -> Mapping[str, list[int]]:
@@ -62,13 +65,19 @@ class SourceText:
         holding: dict[str, list[int]] = defaultdict(list)
         for number, (part, place) in enumerate(self.sentences):
             for stem in stems(self.given[part][place.start : place.end]):
-                holding[stem].append(number)
+                if len(holding[stem]) < MOST_HOLDING:
+                    holding[stem].append(number)
         return holding
 
     @cached_property
     def exact(self) -> ExactWords:
         source = self.source
         return ExactWords((*self.given, source.title, source.snippet, source.date or ""))
+
+    def read(self) -> None:
+        """All that is else read when it is first asked for."""
+        _ = self.holding
+        self.exact.read()
 
     def held(self, words: WeightedWords) -> dict[int, int]:
         """Which of some words each sentence holds, as bits, where it holds any."""
@@ -84,6 +93,18 @@ class SourceText:
         rows = {held.get(at, 0) | held.get(at + 1, 0) | held.get(at + 2, 0) for at in firsts(held)}
         best = max(rows, key=words.weight, default=0)
         return words.weight(best), best.bit_count()
+
+
+def _pieces(text: str, place: Span) -> Iterator[Span]:
+    start, end = place
+    while end - start > LONGEST_SENTENCE:
+        behind = start + LONGEST_SENTENCE
+        blank = text.rfind(" ", start + LONGEST_SENTENCE // 2, behind)
+        cut = blank + 1 if blank >= 0 else cut_place(text, behind)
+        cut = cut if cut > start else behind  # of characters that all belong together
+        yield Span(start, cut)
+        start = cut
+    yield Span(start, end)
 
 
 def firsts(held: Iterable[int]) -> set[int]:
@@ -105,6 +126,10 @@ class SourceTexts:
         if known is None or known.given is not source.given:
             known = self._texts[source.n] = SourceText(source)
         return known
+
+    def read(self, sources: Iterable[Source]) -> None:
+        for source in sources:
+            self.of(source).read()
 
     def is_whole(self, source: Source) -> bool:
         """Is all of it here that the model was given?"""

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from tools.ledger import KnownSource, source_rows, sources_from
+from tools.ledger import KnownSource, joined, source_rows, sources_from
 
 from ..values.history import History, HistoryCall
 from ..values.messages import arguments_of, call_name, calls_in, role_of, text_of
@@ -79,7 +79,7 @@ class Restored:
 def restored(messages: Sequence[Any], turns: Mapping[str, Turn]) -> Restored:
     """The history with everything put back that is known, and with the upstream's own ids."""
     history = History()
-    sources: dict[int, KnownSource] = {}
+    sources: list[Mapping[int, KnownSource]] = []
     searched = False
     for message in messages:
         key = next((key for call in calls_in(message) if (key := _key_of(call["id"]))), "")
@@ -87,7 +87,7 @@ def restored(messages: Sequence[Any], turns: Mapping[str, Turn]) -> Restored:
         if key:
             turn = turns.get(key)
             if turn:
-                sources.update(turn.sources)
+                sources.append(turn.sources)
             if turn and turn.found and not searched:
                 history.entries, searched = with_sources(history.entries, turn.found), True
             _restore(history, message, turn)
@@ -96,7 +96,7 @@ def restored(messages: Sequence[Any], turns: Mapping[str, Turn]) -> Restored:
         else:
             searched = searched and role_of(message) != "user"
             history.add(message)
-    return Restored(history.messages(), sources, searched)
+    return Restored(history.messages(), joined(sources), searched)
 
 
 def _restore(history: History, message: Mapping[str, Any], turn: Turn | None) -> None:

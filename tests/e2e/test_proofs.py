@@ -158,3 +158,34 @@ def test_a_marker_on_what_was_not_read(config: dict[str, Any], model: ModelServe
     assert message["content"] == f"{said.replace('[1]', link)}{HAIR}{link}"
     assert proof(first) == {"cited_text": HITS[0].snippet, "basis": "snippet"}
     assert proof(last) == {**proof(first), "auto": True}
+
+
+SNIPPET = "A heat pump moves heat from the cold to the warm side [1]."
+
+
+def test_what_must_be_read_is_said_by_the_upstream_that_answers(config: dict[str, Any], model: ModelServer) -> None:
+    (given,) = config["upstreams"]
+    gone = {"name": "gone", "base_url": "http://127.0.0.1:9/v1", "models": ["m"], "fallback": [f"{given['name']}/m"]}
+    strict = {**given, "citations": {"require_read": True}}
+    with FakeSearxng() as engine:
+        providers = [{"name": "engine", "type": "searxng", "base_url": engine.url}]
+        with Groundwire({**config, "providers": providers, "upstreams": [gone, strict]}) as running:
+            model.script(call("web_search", {"query": "heat"}), text(SNIPPET))
+            assert chat(running)["choices"][0]["message"]["content"] == SNIPPET
+
+
+def test_a_hit_is_not_read_by_waiting_for_the_client_s_tools(config: dict[str, Any], model: ModelServer) -> None:
+    """The search and the client's call stand in one turn: the answer comes with the next request."""
+    clock = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object", "properties": {}}}}
+    with FakeSearxng() as engine:
+        providers = [{"name": "engine", "type": "searxng", "base_url": engine.url}]
+        settings = {"providers": providers, "citations": {"require_read": True}}
+        with Groundwire({**config, **settings}) as running:
+            model.script(call("web_search", {"query": "heat"}), call("clock", {}), text(SNIPPET))
+            body: dict[str, Any] = {"messages": [QUESTION], "tools": [clock]}
+            said = post(running, "/chat/completions", body).json()["choices"][0]["message"]
+            (called,) = said["tool_calls"]
+            answered = {"role": "tool", "tool_call_id": called["id"], "content": "noon"}
+            body["messages"] = [QUESTION, said, answered]
+            last = post(running, "/chat/completions", body).json()["choices"][0]["message"]
+    assert (last["content"], last.get("annotations")) == (SNIPPET, None)

@@ -16,7 +16,7 @@ from proxy.answering.marker_forms import AUTO_LEAD
 from proxy.answering.stripped import NamedHosts, StrippedCiter
 from proxy.values.events import Citation, TextDelta
 from proxy.values.request import CitationStyle
-from tools.ledger import Ledger, Source
+from tools.ledger import KnownSource, Ledger, Source
 
 STYLES: tuple[CitationStyle, ...] = get_args(CitationStyle)
 PARIS = "Paris is the capital of France. It has 2,102,650 residents within the city limits. The Louvre is a museum."
@@ -28,7 +28,9 @@ def ledger() -> Ledger:
     made.give(made.add("https://paris.org/", "Paris").n, PARIS, "page")
     made.give(made.add("https://rome.org/", "Rome").n, ROME, "snippet")
     made.give(
-        made.add("local:docs/tea.md", "Tea").n, "Green tea is brewed with water of 80 degrees for two minutes.", "page"
+        made.add("local:docs/tea.md", "Tea (green)").n,
+        "Green tea is brewed with water of 80 degrees for two minutes.",
+        "page",
     )
     return made
 
@@ -38,7 +40,7 @@ Made = tuple[str, list[tuple[int, int, int, bool]]]
 
 
 def run(pieces: Sequence[str], style: CitationStyle = "link", *, auto: bool = True, read_alone: bool = False) -> Made:
-    grounds = Grounds(LEDGER, read_alone=read_alone)
+    grounds = Grounds(LEDGER, read_alone=lambda: read_alone)
     citer = Citer(grounds.citable, style, texts=grounds.texts)
     if auto:
         citer.mark_sentences(grounds.plain_source)
@@ -67,6 +69,7 @@ MARKED = {
     "before a line feed": f"{CAPITAL}.‹1›\n\nNext.",
     "before carriage return": f"{CAPITAL}.‹1›\r\nNext.",
     "an item without a stop": f"- {CAPITAL}‹1›\n- Other\n",
+    "an item with a blank behind it": f"- {CAPITAL} ‹1›\n- Other\n",
     "a numbered item": f"1. {CAPITAL}.‹1›\n2. No.",
     "two sources": f"{CAPITAL}.‹1› The Colosseum was built in the year 80 by Titus.‹2›",
     "short forms": f"{CAPITAL}, e.g. people.‹1› Dr. No.",
@@ -178,19 +181,21 @@ def test_sentences_before_the_search_get_none() -> None:
     assert off.feed(f"{CAPITAL}. And") == [TextDelta(f"{CAPITAL}. And")]
 
 
+def test_what_was_said_before_a_search_does_not_rest_on_it() -> None:
+    grounds = Grounds(LEDGER)
+    citer = Citer(grounds.citable, texts=grounds.texts)
+    events = [*citer.feed(f"{CAPITAL}."), *citer.release()]
+    citer.mark_sentences(grounds.plain_source)
+    events += [*citer.feed("\n\nSo it is."), *citer.flush()]
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == f"{CAPITAL}.\n\nSo it is."
+    assert not [event for event in events if isinstance(event, Citation)]
+
+
 # The answer comes back
 
 
-# A title in brackets is told from the model's own words by its annotation alone: the next test has that.
-@pytest.mark.parametrize(
-    ("name", "style"),
-    [
-        (name, style)
-        for name in MARKED
-        for style in ("link", "number", "openai")
-        if style != "openai" or name != "a local document"
-    ],
-)
+@pytest.mark.parametrize("style", ["link", "number", "openai"])
+@pytest.mark.parametrize("name", MARKED)
 def test_the_model_reads_what_it_wrote(name: str, style: CitationStyle) -> None:
     said = _without_places(MARKED[name])
     shown, _ = run([said], style)
@@ -259,6 +264,13 @@ def test_whatever_the_pieces(parts: list[str], style: CitationStyle, random: obj
         assert told[0] == told[1], "an echo tells the model what it wrote"
 
 
+def test_hair_spaces_around_dashes_are_nobody_s_marker() -> None:
+    said = "Tea\u200a—\u200a(green, mostly) is drunk \u200a(so)."
+    assert strip_decoration([{"role": "assistant", "content": said}]).messages[0]["content"] == said.replace(
+        "\u200a(so)", ""
+    )
+
+
 @given(PIECES)
 def test_where_foreign_links_are_taken_out(parts: list[str]) -> None:
     def stripped(pieces: Sequence[str]) -> Made:
@@ -284,11 +296,58 @@ def test_each_sentence_is_looked_at_once() -> None:
         asked.append(sentence)
         return None
 
-    for pieces in ([f"{CAPITAL}. One 3.5 two. Three!\n- four\n"], list(f"{CAPITAL}. One 3.5 two. Three!\n- four\n")):
+    for pieces in (
+        [f"{CAPITAL}. One 3.5 two. Three!\n- four or so\n"],
+        list(f"{CAPITAL}. One 3.5 two. Three!\n- four or so\n"),
+    ):
         asked.clear()
         citer = Citer(LEDGER.get)
         citer.mark_sentences(source_of)
         for piece in pieces:
             citer.feed(piece)
         citer.flush()
-        assert asked == [f"{CAPITAL}.", "One 3.5 two.", "Three!", "- four"]
+        assert asked == [f"{CAPITAL}.", "One 3.5 two.", "Three!", "- four or so"]
+
+
+def test_a_restored_source_counts_as_it_was_given() -> None:
+    """A hit that an earlier request showed was not read by being shown; of one in a plain history nobody knows."""
+    made = Ledger()
+    rows = {
+        1: KnownSource("https://a.org/", "A", ("All about A.",), "snippet"),
+        2: KnownSource("https://b.org/", "B", ("All about B.",), "page"),
+        3: KnownSource("https://c.org/", "C"),
+    }
+    for n, row in rows.items():
+        made.restore(n, *row)
+    grounds = Grounds(made, restored=rows, read_alone=lambda: True)
+    assert [n for n in rows if grounds.citable(n)] == [2, 3]
+    assert [n for n in rows if Grounds(made, restored=rows).citable(n)] == [1, 2, 3]
+
+
+def test_only_what_this_request_gave_is_marked() -> None:
+    made = Ledger()
+    made.restore(1, "https://paris.org/", "Paris", (PARIS,), "page")
+    grounds = Grounds(made, restored={1: KnownSource("https://paris.org/", "Paris", (PARIS,), "page")})
+    assert grounds.plain_source(CAPITAL) is None
+    made.give(1, PARIS, "page")
+    assert grounds.plain_source(CAPITAL) == made.get(1)
+
+
+ANSWERS = st.tuples(PIECES.map("".join), st.sampled_from(STYLES), st.booleans())
+# What a user types or pastes may look like a marker of ours: it is theirs, and stays.
+USERS = st.sampled_from(
+    ["Why?", f"{CAPITAL}.{AUTO_LEAD}{P}", f"So.{AUTO_LEAD}[2]", "[3] is mine", f"{AUTO_LEAD}([a](https://a.org/))"]
+)
+
+
+@given(st.lists(st.tuples(USERS, ANSWERS), max_size=4))
+def test_a_conversation_reads_the_same_from_turn_to_turn(
+    turns: list[tuple[str, tuple[str, CitationStyle, bool]]],
+) -> None:
+    talk: list[dict[str, object]] = []
+    for asked, (said, style, auto) in turns:
+        talk += [{"role": "user", "content": asked}, {"role": "assistant", "content": run([said], style, auto=auto)[0]}]
+    told = strip_decoration(talk).messages
+    assert [message["content"] for message in told[::2]] == [asked for asked, _ in turns]
+    for turn in range(0, len(talk), 2):
+        assert strip_decoration(talk[:turn]).messages == told[:turn]

@@ -71,6 +71,37 @@ def test_what_stands_nowhere_is_listed_as_it_was_written(sentence: str) -> None:
     assert SOURCE.missing(sentence) == MISSING[sentence]
 
 
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("۲٬۷۵۵٬۳۰۹ نفر", "2,755,309 people"),
+        ("عدد السكان ٢٧٥٥٣٠٩", "2755309 residents"),
+        ("the 3.5 of them", "وهو ٣٫٥"),
+        ("人口は2,755,309", "２７５５３０９人"),
+        ("2,755,309 residents", "27,55,309 residents"),
+        ("2.5 crore", "25,000,000"),
+        ("2750000 people", "有275万人"),
+        ("275万人", "2.75 million"),
+        ("320,000,000", "3億2000万"),
+    ],
+)
+def test_numbers_are_the_same_in_all_scripts(source: str, sentence: str) -> None:
+    assert ExactWords([source]).missing(sentence) == ()
+
+
+@pytest.mark.parametrize(("sentence", "listed"), [("有٩٩", "٩٩"), ("人口是275万人", "275万"), ("人口は41人", "41")])
+def test_what_is_listed_keeps_its_script(sentence: str, listed: str) -> None:
+    assert ExactWords(["2 people"]).missing(sentence) == (listed,)
+
+
+def test_pages_that_were_made_to_be_slow_are_not() -> None:
+    """Each of these took minutes when every place was looked at from every other."""
+    links = ExactWords(["](" * 50_000 + "the very end of it"])
+    assert links.missing("“the very end of it”") == ()
+    assert ExactWords(["1 de" + " " * 100_000]).missing("on 1 May 2020") == ("1 May 2020",)
+    assert ExactWords(["see [it](https://a.org/b_(c)_d) and go"]).missing("“see it and go”") == ()
+
+
 @given(st.text(max_size=200))
 def test_a_text_holds_all_of_itself(text: str) -> None:
     assert ExactWords([text]).missing(text) == ()

@@ -322,3 +322,29 @@ def test_thinking_is_stripped_too_and_comes_before_what_follows() -> None:
     assert isinstance(out[0], Begun)
     assert out[-1] == TextDelta("Hello")
     assert sum(e.fields.get("id") == 7 for e in out if isinstance(e, ReasoningDelta)) == 3
+
+
+def test_a_citation_that_is_not_shown_stays_a_point_before_what_is_replaced() -> None:
+    """Else it would be told to span the link behind it, or not, as the pieces came."""
+
+    def places(pieces: Sequence[str]) -> list[tuple[int, int]]:
+        ledger = Ledger()
+        ledger.add(SOURCE, "Good")
+        citer = StrippedCiter(Citer(ledger.get, "none"), NamedHosts(ledger, list))
+        events = [event for made in [*map(citer.feed, pieces), citer.flush()] for event in made]
+        return [(event.start, event.end) for event in events if isinstance(event, Citation)]
+
+    text = "[[1]](https://x.org)https://a.org/b[1]."
+    assert places([text]) == places(list(text)) == [(0, 0)]
+
+
+def test_a_citation_ends_with_its_bracket_where_what_follows_is_set_apart() -> None:
+    ledger = Ledger()
+    ledger.add("local:docs/tea.md", "Tea")
+    said = " [[1]](https://x.org):\n:\nTea"
+    for pieces in ([said], list(said)):
+        citer = StrippedCiter(Citer(ledger.get), NamedHosts(ledger, list))
+        events = [event for made in [*map(citer.feed, pieces), citer.flush()] for event in made]
+        text = text_of(events)
+        assert text == " [1] :\n:\nTea"
+        assert [text[event.start : event.end] for event in events if isinstance(event, Citation)] == ["[1]"]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from providers.base import Basis
 from providers.urls import canonical, encode_url
-from tools.ledger import MOST_GIVEN, Ledger
+from tools.ledger import MOST_GIVEN, MOST_KEPT, KnownSource, Ledger, joined
 
 
 def test_numbers_count_on_from_the_highest_taken() -> None:
@@ -154,3 +154,36 @@ def test_what_is_remembered_was_given_and_has_an_end(texts: list[tuple[str, Basi
     assert sum(map(len, source.given)) <= MOST_GIVEN
     assert all(any(part in text * 1000 for text, basis in texts if basis == source.basis) for part in source.given)
     assert source.basis == ("page" if any(text and basis == "page" for text, basis in texts) else "snippet")
+
+
+def test_what_an_earlier_request_gave_is_kept_there_alone() -> None:
+    """Else each turn of a conversation would hold the texts of all before it."""
+    ledger = Ledger()
+    ledger.restore(1, "https://a.org/", "A", ("All about A.",), "page")
+    ledger.give(ledger.add("https://b.org/", "B").n, "All about B.", "snippet")
+    assert [source.n for source in ledger.given()] == [2]
+    kept = ledger.to_keep()
+    assert kept == {
+        1: KnownSource("https://a.org/", "A", (), "page"),
+        2: KnownSource("https://b.org/", "B", ("All about B.",), "snippet"),
+    }
+    first = {1: KnownSource("https://a.org/", "A", ("All about A.",), "page")}
+    assert joined([first, kept])[1] == first[1]
+    assert joined([first, {1: KnownSource("https://c.org/", "C")}])[1] == KnownSource("https://c.org/", "C")
+    ledger.withdraw(2)
+    assert ledger.given() == []
+
+
+def test_a_conversation_that_grows_keeps_each_text_once() -> None:
+    known: dict[int, KnownSource] = {}
+    sizes = []
+    for turn in range(50):
+        ledger = Ledger()
+        for n, source in known.items():
+            ledger.restore(n, *source)
+        ledger.give(ledger.add(f"https://a.org/{turn}", "A").n, "x" * 10_000, "page")
+        kept = ledger.to_keep()
+        sizes.append(sum(len(text) for source in kept.values() for text in source.given))
+        known = joined([known, kept])
+    assert set(sizes) == {MOST_KEPT}
+    assert all(source.given and source.basis == "page" for source in known.values())

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from providers.base import Basis
 from proxy.answering.proofs import proof
-from proxy.answering.source_texts import SourceTexts
+from proxy.answering.source_texts import MOST_HOLDING, SourceTexts
 from proxy.values.events import Proof
 from proxy.values.request import LONGEST_QUOTE
 from tools.ledger import MOST_GIVEN, Ledger, Source
@@ -105,3 +105,18 @@ def test_a_quote_is_always_a_piece_of_what_the_model_was_given(texts: list[str],
         quote = proof(sentence, made, SourceTexts(longest_quote=longest)).quote
         assert len(quote) <= longest
         assert not quote or any(quote in text for text in made.given)
+
+
+def test_what_never_ends_is_looked_at_in_pieces() -> None:
+    """A page of one sentence, of one word, of characters that belong together: a quote costs what a sentence costs."""
+    words = " ".join(f"w{number:05d}" for number in range(12_000))
+    found = proof("w09001 and w09002 stand there", source(words), SourceTexts())
+    assert "w09001 w09002" in found.quote
+    assert found.quote in words
+    for page in ("x" * 90_000, "\u200d" * 90_000, "a\u200d" * 40_000):
+        assert proof(f"it says {page[:100]}", source(page), SourceTexts()).quote in page
+
+
+def test_a_word_that_stands_everywhere_is_looked_up_in_few_places() -> None:
+    text = SourceTexts().of(source("Ab cd. " * 10_000))
+    assert {len(places) for places in text.holding.values()} == {MOST_HOLDING}

@@ -197,3 +197,17 @@ def test_a_long_text_is_written_once() -> None:
     message = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": image}}]}
     written = Exchange([{"content": parts}], [message]).written()
     assert written.count(image.encode()) == 1
+
+
+async def test_texts_of_sources_stand_with_the_last_item_alone() -> None:
+    """Each item of an answer knows its sources; with their texts an answer of many searches would be kept many times."""
+    store = MemoryStore()
+    state = ResponseState(store)
+    items = [{"id": f"ws_{n}", "type": "web_search_call"} for n in range(3)] + [{"id": "msg_1", "type": "message"}]
+    source = KnownSource("https://a.org/", "A", ("All about A.",), "page")
+    response = {"id": "resp_1", "status": "completed", "output": items}
+    known = [KnownItem(item, ()) for item in items]
+    assert await state.keep(OWNER, response, [], Exchange([], [], {1: source}), known)
+    ids = [str(item["id"]) for item in items]
+    assert (await state.known(OWNER, ids, []))[1] == {1: source}
+    assert (await state.known(OWNER, ids[:3], []))[1] == {1: source._replace(given=())}

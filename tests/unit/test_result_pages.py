@@ -42,6 +42,23 @@ async def test_a_passage_that_a_provider_took_from_the_page_is_the_page() -> Non
     assert (source.given, source.basis) == (("A passage.",), "page")
 
 
+async def test_an_engine_s_line_does_not_become_the_page() -> None:
+    """The second engine took nothing from the page, so the model is shown the first one's line again."""
+
+    class Engines:
+        lines = ({"snippet": "A line."}, {"snippet": "", "basis": "page"})
+
+        async def search(self, query: SearchQuery) -> list[dict[str, str]]:
+            return [{"title": "A", "url": "https://lib.org/a", **self.lines[query.text == "more tea"]}]
+
+    bench = Bench(None, Engines())
+    session = bench.session()
+    await one(session, search({"query": "tea"}))
+    await one(session, search({"query": "more tea"}))
+    [source] = bench.ledger
+    assert (source.given, source.basis) == (("A line.",), "snippet")
+
+
 # Pages that a search reads along
 
 

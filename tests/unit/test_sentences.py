@@ -96,3 +96,10 @@ def test_no_more_is_remembered_than_needed() -> None:
     assert len(claims.in_front()) <= MOST_REMEMBERED
     claims.read("one\x1ftwo")
     assert not claims.is_marked(), "what a model writes is no marker of ours"
+
+
+def test_lines_of_dots_are_read_once() -> None:
+    """Each of these took minutes when every dot was looked at from every other."""
+    assert sentence_places("." * 100_000 + "x") == [(0, 100_001)]
+    assert sentence_places("." * 50_000 + ")" * 50_000 + "x") == [(0, 100_001)]
+    assert len(sentence_places(".)" * 50_000 + " One. Two.")) == 3

@@ -107,7 +107,8 @@ class _Reader:
     def _with_texts(self, source: KnownSource) -> KnownSource:
         """What the page itself says, else what was said about it."""
         of_page, about = self._given.get((source.url, "page"), []), self._given.get((source.url, "snippet"), [])
-        return source._replace(given=tuple(of_page or about), basis="page" if of_page else "snippet")
+        basis: Basis | None = "page" if of_page else "snippet" if about else None
+        return source._replace(given=tuple(of_page or about), basis=basis)
 
     # What the user says
 

@@ -8,6 +8,8 @@ from functools import partial
 
 import orjson
 
+from tools.ledger import joined
+
 from ...values.dialect import Decoded
 from ...values.events import Failed
 from ...values.request import ChatRequest, CitationStyle
@@ -43,7 +45,7 @@ class ResponsesDialect:
             asked.stream or asked.background,
             include_usage=True,
             search=asked.search,
-            sources={**chain.sources, **cited},
+            sources=joined([chain.sources, cited]),
             changed=True,
             left_out=asked.tools.left_out,
             wants_no_tools=asked.wants_no_tools,

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from tools.ledger import KnownSource, source_rows, sources_from
+from tools.ledger import KnownSource, joined, source_rows, sources_from, without_texts
 
 from ...answering.turns import bare
 from ...store.journals import JournalsAway
@@ -159,7 +159,7 @@ class ResponseState:
         await self._store.renew(owner, [(kind, id_) for id_ in ids for kind in kinds], RESPONSES_KEPT)
         exchanges = [Exchange.read(found[id_]) for id_ in ids]
         messages = [message for exchange in exchanges for message in exchange.messages]
-        sources = {n: source for exchange in exchanges for n, source in exchange.sources.items()}
+        sources = joined(exchange.sources for exchange in exchanges)
         items = [item for exchange in exchanges for item in exchange.outputs]
         return Chain(ids, messages, sources, items)
 
@@ -192,9 +192,9 @@ class ResponseState:
         for id_, data in found.items():
             item, messages, round_id, place, cited = orjson.loads(data)
             known[id_] = KnownItem(item, tuple(messages), round_id, place)
-            for n, source in sources_from(cited).items():
-                if sources.setdefault(n, source).url != source.url:
-                    contested.add(n)
+            told = sources_from(cited)
+            contested |= {n for n in told if sources.setdefault(n, told[n]).url != told[n].url}
+            sources |= {n: source for n, source in told.items() if source.given}
         return known, {n: source for n, source in sources.items() if n not in contested}
 
     async def keep(
@@ -211,8 +211,9 @@ class ResponseState:
         parts = [(_RESPONSE, id_, stored.written()), (_EXCHANGE, id_, exchange.written())]
         if len(chain) % MILESTONE == 0:
             parts.append((_ANCESTORS, id_, orjson.dumps(chain)))
-        cited = source_rows(exchange.sources)
         for entry in known:
+            # Each item has them all, and their texts only the last, which is the answer.
+            cited = source_rows(exchange.sources if entry is known[-1] else without_texts(exchange.sources))
             data = orjson.dumps([entry.item, entry.messages, entry.round_id, entry.place, cited])
             parts += [(_ITEM, name, data) for name in _names(entry.item)]
         if ancestors:
