@@ -26,6 +26,7 @@ LONGEST_RETOLD = 600  # characters of each
 _THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.I | re.DOTALL)
 _LABEL = re.compile(r"\s*(?:[-*•>]\s+|\d[.)]\s+)?(?:\**[\w ]{0,20}(?:keywords?|query|search|answer)\**\s*[:：])?", re.I)
 _NONE = re.compile(r"\W*none\b\W*(?:$|\W)", re.I)
+_NONE_WITHIN = re.compile(r"\bNONE\b")  # "The answer is NONE": a sentence about the answer, and no answer
 _MARKS = " \t\"'`*“”„«».!?。？！"
 
 
@@ -75,6 +76,8 @@ class Planner:
         if not FEWEST_KEYWORDS <= max(len(words), count_words(query)) <= MOST_KEYWORDS * (2 if len(words) == 1 else 1):
             return ""
         if len(query) > LONGEST_QUERY or max(map(len, words)) > LONGEST_KEYWORD or is_unsaid(query):
+            return ""
+        if _NONE_WITHIN.search(query):
             return ""
         return "" if self._message.is_own_matter or self._is_pasted(query) else query
 
