@@ -28,6 +28,9 @@ def passages(chosen: argparse.Namespace) -> None:
 
 def citations(chosen: argparse.Namespace) -> None:
     folder = chosen.data / "expertqa"
+    if not (folder / grounding_citations.DATA).is_file():
+        print(f"citations: left out, there is no {grounding_citations.DATA} in {folder}")
+        return
     print("Citations: which source a claim comes from, where the model wrote no marker; what `unmatched` says")
     print("\n".join(grounding_citations.lines(folder)))
     print(f"\nExpertQA (MIT) in {folder}: the half that was held out chose nothing in plain_support.py.")
