@@ -31,6 +31,7 @@ _NONE = re.compile(r"\W*none\b\W*(?:$|\W)", re.I)
 _TOOLS = ("tool", "function")
 _JOINED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]")  # to words or particles
 _LETTERS = re.compile(r"[^\W_]+")
+_NONE_WITHIN = re.compile(r"\bNONE\b")  # "The answer is NONE": a sentence about the answer, and no answer
 _MARKS = " \t\"'`*“”„«».!?。？！"
 
 
@@ -80,6 +81,8 @@ class Planner:
         if not FEWEST_KEYWORDS <= max(len(words), count_words(query)) <= MOST_KEYWORDS * (2 if len(words) == 1 else 1):
             return ""
         if len(query) > LONGEST_QUERY or max(map(len, words)) > LONGEST_KEYWORD or is_unsaid(query):
+            return ""
+        if _NONE_WITHIN.search(query):
             return ""
         return "" if self._message.is_own_matter or self._is_pasted(query) else query
 

@@ -117,9 +117,10 @@ OWN_UNSPACED = re.compile(
     r"|私|僕|俺|あなた|この|これ|母|父|夫|妻|上司|上記|彼氏|彼女"
     r"|(?<!\w)(?!ال)\w+ني(?!\w)|(?<!\w)(?:أخي|أختي|مديري|صديقي|صديقتي|عملي)(?!\w)"
 )
-# "How do I …" asks for what holds for everybody, and "this year" points at no text.
+# "How do I …" asks for what holds for everybody, "this year" points at no text, and a copper mine is nobody's.
 ANYBODY = re.compile(
     r"\b(?:how|when|where) (?:do|can|could|must) i\b"
+    r"|\b(?:coal|copper|diamond|gold|iron|lithium|salt|silver|tin|uranium)[ -]mine\b"
     r"|\bth(?:is|ese) (?:year|month|week|season|century|decade|days)\b"
     r"|\bdiese[snr]? (?:jahr|monat|woche|saison)\b|\bcette (?:année|semaine|saison)\b"
     r"|\best[ea] (?:año|mes|semana|temporada)\b|\bэт(?:ом|ой|от) (?:году|месяце|неделе|год)\b",

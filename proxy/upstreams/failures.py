@@ -26,6 +26,10 @@ _OVERFLOW = re.compile(
 _ANSWER_TOO_LONG = re.compile(
     r"max_(?:\w+_)?tokens\W{0,3}(?:is |are )?(?:too large|too high|exceeds? the model)", re.IGNORECASE
 )
+_COUNTED = re.compile(
+    r"(?:request|token count) \((\d{1,9})|(\d{1,9}) in the messages|(?:resulted in|too long:) (\d{1,9}) tokens",
+    re.IGNORECASE,
+)
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _COME_BACK = "10"  # seconds, when descriptors have run out: they come back as answers end
 
@@ -36,6 +40,14 @@ def is_overflow(failed: Failed) -> bool:
         return False
     said = f"{failed.error.get('code')} {failed.error.get('type')} {str(failed.error.get('message'))[:500]}"
     return _OVERFLOW.search(said) is not None and _ANSWER_TOO_LONG.search(said) is None
+
+
+def tokens_refused(failed: Failed) -> int:
+    """How many tokens the server counted in what it cannot hold; 0 where it does not say."""
+    if not is_overflow(failed):
+        return 0
+    found = _COUNTED.search(str(failed.error.get("message"))[:500])
+    return int(found[found.lastindex or 0]) if found else 0
 
 
 def timed_out(upstream: str) -> Failed:

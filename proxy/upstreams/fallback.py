@@ -31,6 +31,7 @@ from ..watching.steps import (
     tokens_in,
 )
 from .client import UpstreamClient
+from .failures import tokens_refused
 from .retry import Retries, RetryBudget
 from .upstream_limit import FULL
 
@@ -109,16 +110,21 @@ class FallbackPlan:
         """The last events that a question brought. `said`: how many characters came before them."""
         last = batch[-1]
         if isinstance(last, Failed):
+            self._note_count(tokens_refused(last))
             self.note_failure(last.status, last.error.get("code"))
         elif isinstance(last, Finished):
             self._answered = True
             usage = next((event.usage for event in batch if isinstance(event, UsageSeen)), {})
             tokens = tokens_in(usage)
-            if tokens.input:
-                self.current.upstream.note_tokens(self.current.model, self._question, tokens.input)
+            self._note_count(tokens.input)
             if tokens.none:
                 tokens = self._estimate(said + sum(len(event.text) for event in batch if isinstance(event, TextDelta)))
             self._observer.tell(ModelAnswered(self.current.upstream.name, self._seconds, tokens))
+
+    def _note_count(self, tokens: int) -> None:
+        """So many tokens were the question, by the count of whoever was asked; 0 if it did not say."""
+        if tokens:
+            self.current.upstream.note_tokens(self.current.model, self._question, tokens)
 
     def note_left(self, until_then: Tokens | int) -> None:
         """Nobody waits for the rest of the answer. `until_then`: what it had cost, or the characters of it."""

@@ -6,13 +6,7 @@ from pathlib import Path
 
 from providers.errors import NoResults
 from tests.contract.test_local import hits, local
-from tests.fakes.island import QUESTIONS, make_island
-
-ANSWERS = {
-    "clock.pdf": "Ada Lindqvist", "ferry.docx": "30 crowns", "bakery.md": "rowan berries", "church.html": "1742",
-    "mine.pdf": "212 metres", "birds.pptx": "little auk", "minutes.md": "refused", "songs.epub": "nyckelharpa",
-    "doctor.txt": "0498-77 31 02", "seaweed.docx": "seventeen days",
-}  # fmt: skip
+from tests.fakes.island import ANSWERS, QUESTIONS, make_island
 
 
 async def test_the_right_document_is_among_the_first_three_and_its_snippet_answers(tmp_path: Path) -> None:

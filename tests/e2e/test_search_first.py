@@ -228,6 +228,15 @@ def test_an_overflow_is_asked_again_without_sources(tmp_path: Path, road: str, s
         assert model.requests[2]["messages"][-1]["content"] == ASKED
 
 
+def test_a_refusal_teaches_how_the_model_counts(tmp_path: Path) -> None:
+    """Nothing is known of it before: it is not asked what to search."""
+    with BoundedModel(4096, 1.5) as model, handing(tmp_path, model, rewrite_query=False) as proxy:
+        assert said(ask(proxy, ASKED, max_tokens=300)) == "Scattering [1]."
+        assert said(ask(proxy, ASKED, max_tokens=300)).startswith("Scattering [[1]]")
+        assert len(model.requests) == 3, "one was refused, and asked again"
+        assert 0.6 * 4096 < model.asked_with[-1] < 4096 - 300
+
+
 def test_what_overflows_without_sources_is_the_clients_to_know(tmp_path: Path) -> None:
     with BoundedModel(900) as model, handing(tmp_path, model) as proxy:
         answer = ask(proxy, "word " * 1000, stream=True)

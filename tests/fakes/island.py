@@ -1,5 +1,5 @@
 """A folder about an island that does not exist: ten documents of all kinds with invented facts, and ten questions, each
-with the one document that holds its answer. Nobody can know an answer from elsewhere."""
+with the one document that holds its answer, and words of it. Nobody can know an answer from elsewhere."""
 
 from __future__ import annotations
 
@@ -25,6 +25,12 @@ QUESTIONS = {
     "What is the emergency number of the island's doctor?": "doctor.txt",
     "How long must seaweed be dried before it is sold?": "seaweed.docx",
 }
+
+ANSWERS = {
+    "clock.pdf": "Ada Lindqvist", "ferry.docx": "30 crowns", "bakery.md": "rowan berries", "church.html": "1742",
+    "mine.pdf": "212 metres", "birds.pptx": "little auk", "minutes.md": "refused", "songs.epub": "nyckelharpa",
+    "doctor.txt": "0498-77 31 02", "seaweed.docx": "seventeen days",
+}  # fmt: skip
 
 
 def make_island(folder: Path) -> None:

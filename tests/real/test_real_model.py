@@ -1,32 +1,23 @@
-"""The whole road with a real language model: SmolLM2 behind llama.cpp's server, Groundwire, and a folder of documents.
+"""The whole road with a real language model: SmolLM2 behind llama.cpp's server, Groundwire, and a few documents.
 
-Only `make test-model` runs it, because it needs some 130 MB of packages and minutes of computing. Every fact in the
+Only `make test-model` runs it, because it needs some 220 MB of packages and minutes of computing. Every fact in the
 documents is invented, so the model can have it from nowhere else. What the model makes of them is printed as it is;
 asserted is what Groundwire owes it and its user.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.fakes.groundwire import Groundwire
+from tests.real.asking import SITE, ask, assert_a_whole_stream, library, upstream
 from tests.real.server import CONTEXT, NAME, RealModel
 
-PYTHON = os.environ.get("GROUNDWIRE_REAL_MODEL", "")
-pytestmark = [
-    pytest.mark.skipif(not PYTHON, reason="needs a real model: GROUNDWIRE_REAL_MODEL, which `make test-model` sets"),
-    pytest.mark.timeout(900),
-]
+pytestmark = pytest.mark.timeout(900)
 
-SITE = "https://skarholm.example/"
 FACT = "The clock of Skarholm lighthouse was repaired in 1987 by Ada Lindqvist, a watchmaker from Visby."
 QUESTION = "Who repaired the clock of Skarholm lighthouse, and in which year?"
 CORPUS = {
@@ -38,81 +29,10 @@ CORPUS = {
 }
 
 
-@pytest.fixture(scope="module")
-def model() -> Iterator[RealModel]:
-    with RealModel(Path(PYTHON).absolute()) as running:
-        yield running
-
-
-@dataclass
-class Answer:
-    """What a streaming client saw."""
-
-    search: str = ""
-    text: list[str] = field(default_factory=list)
-    finishing: dict[str, Any] = field(default_factory=dict)
-    done: bool = False
-
-    @property
-    def results(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.finishing.get("search_results", [])
-        return found
-
-    @property
-    def citations(self) -> list[dict[str, Any]]:
-        return [a["url_citation"] for a in self.finishing["choices"][0]["delta"].get("annotations", [])]
-
-
-def ask(proxy: Groundwire, way: str) -> Answer:
-    """Asks as any client does, and prints the answer while it comes."""
-    asked = {"model": NAME, "stream": True, "temperature": 0, "max_tokens": 100}
-    asked["messages"] = [{"role": "user", "content": QUESTION}]
-    seen = Answer()
-    print(f"\n\nupstream   {way}\nquestion   {QUESTION}\nanswer     ", end="", flush=True)
-    with httpx.stream("POST", f"{proxy.url}/chat/completions", json=asked, timeout=600) as answer:
-        if answer.status_code != 200:
-            raise AssertionError(answer.read().decode())
-        seen.search = answer.headers["x-groundwire-search"]
-        for line in answer.iter_lines():
-            if line.startswith("data: "):
-                take(seen, line.removeprefix("data: "))
-    print(f"\nheader     X-Groundwire-Search: {seen.search}")
-    for result in seen.results:
-        print(f"found      {result['title']}: {result['url']}")
-    for citation in seen.citations:
-        print(f"cited      {citation['title']}: {citation['url']}")
-    if not seen.citations:
-        print("cited      nothing")
-    return seen
-
-
-def take(seen: Answer, data: str) -> None:
-    if data == "[DONE]":
-        seen.done = True
-        return
-    chunk = json.loads(data)
-    assert "error" not in chunk, chunk
-    choice = chunk["choices"][0]
-    if piece := choice["delta"].get("content"):
-        seen.text.append(piece)
-        print(piece, end="", flush=True)
-    if choice["finish_reason"]:
-        assert not seen.finishing, "an answer finishes once"
-        seen.finishing = chunk
-
-
-def config(model: RealModel, folder: Path, documents: dict[str, str], **upstream: Any) -> dict[str, Any]:
+def config(model: RealModel, folder: Path, documents: dict[str, str], **said: Any) -> dict[str, Any]:
     for name, text in documents.items():
         (folder / name).write_text(text, encoding="utf-8")
-    library = {"name": "library", "type": "local", "base_url": SITE, "private": False, "options": {"path": str(folder)}}
-    patience = {"first_byte_timeout": 600, "idle_timeout": 600}  # a busy machine reads a full context for minutes
-    return {"upstreams": [{"name": "real", "base_url": model.url, **patience, **upstream}], "providers": [library]}
-
-
-def assert_a_whole_stream(answer: Answer) -> None:
-    assert "".join(answer.text).strip()
-    assert answer.finishing["choices"][0]["finish_reason"] in ("stop", "length")
-    assert answer.done
+    return {"upstreams": [upstream(model, **said)], "providers": [library(folder)]}
 
 
 def test_the_model_cannot_call_tools(model: RealModel) -> None:
@@ -124,7 +44,7 @@ def test_the_model_cannot_call_tools(model: RealModel) -> None:
 
 def test_searched_first_it_answers_from_the_documents(model: RealModel, tmp_path: Path) -> None:
     with Groundwire(config(model, tmp_path, CORPUS, tool_calls="none", context=CONTEXT)) as proxy:
-        answer = ask(proxy, "tool_calls: none")
+        answer = ask(proxy, QUESTION, "tool_calls: none")
     assert_a_whole_stream(answer)
     assert len(answer.text) > 5, "it comes as it is written"
     assert "searched=first" in answer.search
@@ -146,7 +66,7 @@ def test_a_long_page_leaves_room_for_the_answer(model: RealModel, tmp_path: Path
     with Groundwire(
         config(model, tmp_path, {"log.md": "# Log\n\n" + "\n\n".join(days)}, tool_calls="none", context=CONTEXT)
     ) as proxy:
-        answer = ask(proxy, "tool_calls: none, a long page")
+        answer = ask(proxy, QUESTION, "tool_calls: none, a long page")
     assert_a_whole_stream(answer)
     assert [result["url"] for result in answer.results] == [SITE + "log.md"]
     assert FACT in model.prompt
@@ -156,7 +76,7 @@ def test_with_tools_offered_and_assist_an_answer_comes(model: RealModel, tmp_pat
     """The model is free to search, to announce a search, or to invent; its user gets a whole answer each time."""
     assisted = {"match": "*", "assist": True, "context": CONTEXT}
     with Groundwire(config(model, tmp_path, CORPUS, tool_calls="native", overrides=[assisted])) as proxy:
-        answer = ask(proxy, "tool_calls: native, assist: true")
+        answer = ask(proxy, QUESTION, "tool_calls: native, assist: true")
     assert_a_whole_stream(answer)
     assert answer.search == "offered; reason=auto"
 
@@ -164,7 +84,7 @@ def test_with_tools_offered_and_assist_an_answer_comes(model: RealModel, tmp_pat
 def test_left_alone_it_never_searches(model: RealModel, tmp_path: Path) -> None:
     """Why the other ways exist: the template drops the tools, so the model answers out of nothing."""
     with Groundwire(config(model, tmp_path, CORPUS, tool_calls="native")) as proxy:
-        answer = ask(proxy, "tool_calls: native")
+        answer = ask(proxy, QUESTION, "tool_calls: native")
     assert_a_whole_stream(answer)
     assert answer.search == "offered; reason=auto"
     assert not answer.results
@@ -174,7 +94,7 @@ def test_left_alone_it_never_searches(model: RealModel, tmp_path: Path) -> None:
 def test_by_itself_it_is_found_out(model: RealModel, tmp_path: Path) -> None:
     """Nothing said about the model: its server says that its template has no place for tools, and how small it is."""
     with Groundwire(config(model, tmp_path, CORPUS)) as proxy:
-        answer = ask(proxy, "tool_calls: auto")
+        answer = ask(proxy, QUESTION, "tool_calls: auto")
         log = proxy.log.read_text()
     assert_a_whole_stream(answer)
     assert "searched=first" in answer.search

@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from proxy.values.events import (
@@ -113,6 +113,18 @@ def same(message: dict[str, Any]) -> Any:
     return json.loads(text)
 
 
+# A refusal is text here, and no part of the text in which citations have their places.
+REFUSED: list[Event] = [
+    Begun("up"),
+    TextDelta("a"),
+    ReasoningDelta({"reasoning_content": "h"}),
+    ReasoningDelta({"refusal": "No."}),
+    TextDelta("a"),
+    TextDelta("a"),
+    RoundFinished(()),
+    UsageSeen({"prompt_tokens": 3, "completion_tokens": 2}),
+    Finished("stop"),
+]
 TOOLS = [{"name": "weather", "input_schema": {"type": "object"}}]
 
 
@@ -120,6 +132,7 @@ TOOLS = [{"name": "weather", "input_schema": {"type": "object"}}]
 @pytest.mark.parametrize("thinking", ["adaptive", "disabled"])
 @settings(max_examples=150, deadline=None)
 @given(events=answers(), places=st.lists(st.integers(0, 1), max_size=8), cuts=st.lists(st.integers(0, 30), max_size=8))
+@example(events=REFUSED, places=[1, 0, 0], cuts=[5])
 def test_the_stream_is_the_answer(
     named: list[dict[str, Any]], thinking: str, events: list[Event], places: list[int], cuts: list[int]
 ) -> None:

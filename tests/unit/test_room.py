@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.answering.room import CAUTIOUS, room_for
-from proxy.upstreams.failures import is_overflow
+from proxy.upstreams.failures import is_overflow, tokens_refused
 from proxy.upstreams.learned import Learned, rate_in
 from proxy.values.estimates import likely_tokens
 from proxy.values.events import Failed
@@ -113,6 +113,26 @@ def test_it_is_kept_and_one_odd_request_does_not_turn_it_over() -> None:
 )
 def test_an_overflow_is_known(status: int, error: dict[str, str]) -> None:
     assert is_overflow(Failed(status, error))
+
+
+@pytest.mark.parametrize(
+    ("message", "tokens"),
+    [
+        ("request (4250 tokens) exceeds the available context size (4096 tokens), try increasing it", 4250),
+        ("This model's maximum context length is 4096 tokens. However, your messages resulted in 4250 tokens.", 4250),
+        (
+            "This model's maximum context length is 4096 tokens. However, you requested 4550 tokens (4250 in the "
+            "messages, 300 in the completion).",
+            4250,
+        ),
+        ("prompt is too long: 4250 tokens > 4096 maximum", 4250),
+        ("The input token count (4250) exceeds the maximum number of tokens allowed (4096).", 4250),
+        ("This model's maximum context length is 4096 tokens.", 0),
+        ("your messages resulted in 4250 tokens", 0),
+    ],
+)
+def test_a_refusal_may_say_what_was_counted(message: str, tokens: int) -> None:
+    assert tokens_refused(Failed(400, {"message": message})) == tokens
 
 
 @pytest.mark.parametrize(

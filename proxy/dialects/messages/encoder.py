@@ -177,9 +177,11 @@ class Encoder:
         return text[cut:]
 
     def _say(self, text: str) -> None:
-        if not text:
-            return
-        self._position += len(text)
+        if text:
+            self._position += len(text)
+            self._show(text)
+
+    def _show(self, text: str) -> None:
         block = self._open
         if isinstance(block, TextBlock) and block.is_closing:
             closing = _CLOSING.match(text)
@@ -244,8 +246,9 @@ class Encoder:
 
     def _reason(self, event: ReasoningDelta) -> None:
         """Of all that is no text and no call, thoughts and refusals have a place here."""
-        if isinstance(refusal := event.fields.get("refusal"), str):
-            self._say(refusal)
+        refusal = event.fields.get("refusal")
+        if isinstance(refusal, str) and refusal:
+            self._show(refusal)  # no part of the text in which citations have their places
         if not self._thinks:
             return
         signed = event.fields.get("thinking_blocks")
