@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.api import with_sites
 from providers.base import SearchQuery
+from providers.queries import with_sites
 from proxy.dialects import alpha_search, openwebui, searxng, tavily
 from proxy.dialects.engines import EngineDialect, ReadText, since
 from proxy.serving import engine_doors
