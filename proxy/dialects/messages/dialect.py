@@ -20,7 +20,7 @@ from .encoder import LONGEST_QUOTE, Encoder
 from .errors import error_body, error_event, status_of
 from .handles import Handles
 from .history import conversation
-from .models import LastModels
+from .last_models import LastModels
 from .request import decode
 
 
