@@ -214,6 +214,9 @@ class ForwardedAnswer:
         """The key that the client brought for the upstream, if it did."""
         return self._request.headers.get("authorization", "")
 
+    def _dressed(self, failed: Failed) -> Failed:
+        return self._forwarding.dressed(failed, self._own_key)
+
     def _stop_pings(self) -> None:
         if self._stream:
             self._stream.stop()
