@@ -24,7 +24,7 @@ from ..values.response_paths import is_about_stored_response
 from ..watching.observer import Listener, Observer
 from ..watching.prices import NO_PRICES, PriceList
 from . import cors, search_engine_clients
-from .arrival import Arrival, id_headers, new_request_id
+from .arrival import Arrival, new_request_id
 from .cors import ListedOrigins
 from .delivery import raw_headers
 from .refusal import refusal
@@ -164,7 +164,7 @@ class Edge:
         observer.status = dialect.status(failed)
         observer.fail(failed.error["code"])
         observer.end()
-        said = {**failed.headers, **{name.decode(): request_id for name in id_headers(dialect)}}
+        said = {**failed.headers, **{name.decode(): request_id for name in dialect.id_headers}}
         if self._origins:
             raw = cors.shared_with(self._origins.of(headers), raw_headers(said))
             said = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}

@@ -8,7 +8,7 @@ from functools import partial
 
 import orjson
 
-from ...values.dialect import Decoded
+from ...values.dialect import REQUEST_ID, Decoded
 from ...values.events import Failed
 from ...values.request import ChatRequest, CitationStyle
 from ...values.sse import PING, encode
@@ -23,6 +23,7 @@ class ResponsesDialect:
     name = "responses"
     citation_style: CitationStyle = "link"
     ping = PING
+    id_headers = (REQUEST_ID,)
 
     def __init__(self, state: ResponseState) -> None:
         self._state = state
