@@ -177,10 +177,10 @@ class ForwardedAnswer:
         except Broken:
             body, whole = b"", False  # its status says enough
         assert reply.failed is not None
-        keeps = self._keeps_words(reply, body, whole=whole)
+        keeps = self._keeps_words(body, whole=whole)
         return Refusal(reply.failed, body if keeps else b"", reply.headers)
 
-    def _keeps_words(self, reply: Reply, body: bytes, *, whole: bool) -> bool:
+    def _keeps_words(self, body: bytes, *, whole: bool) -> bool:
         """May a refusal go out as the upstream wrote it?"""
         return not self._request.completes or (whole and has_openai_shape(parsed(body)))
 

@@ -26,7 +26,7 @@ _CACHED = ("cache_read_input_tokens", "cache_creation_input_tokens")
 class ForwardedMessage(ForwardedAnswer):
     """One in one piece."""
 
-    def _keeps_words(self, reply: Reply, body: bytes, *, whole: bool) -> bool:
+    def _keeps_words(self, body: bytes, *, whole: bool) -> bool:
         return whole and _has_shape(parsed(body))
 
     def _counted(self) -> Mapping[str, Any]:
