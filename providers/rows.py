@@ -1,5 +1,5 @@
 """What services send, in our terms. Handed parts of their JSON, whatever stands there; hands on texts, days, names and
-scores, and nothing where there is none. Pure, never raises.
+scores, and nothing where there is none. Never raises; pure but for the clock.
 """
 
 from __future__ import annotations
