@@ -1,4 +1,5 @@
-"""What the services share: JSON over HTTP to a vendor's API, our words in theirs, and their rows in ours.
+"""JSON over HTTP to a vendor's API, the same for all services. A query in a service's words is `queries.py`'s, what a
+service sends in ours `rows.py`'s.
 
 Handed a path and parameters by a service; hands on the decoded JSON object, or results and a page read from one. Every
 status and exception of the wire is translated here, once, into `providers.errors`; a service adds only its own repairs.
@@ -7,20 +8,16 @@ status and exception of the wire is translated here, once, into `providers.error
 from __future__ import annotations
 
 import asyncio
-import json
-import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Annotated, Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import Any, NamedTuple
 
 import httpx
-import orjson
-from pydantic import AfterValidator, SecretStr
+from pydantic import SecretStr
 
-from .base import MOST_HITS, Page, SearchQuery, SearchResult, SearchResults
+from .base import MOST_HITS, Page, SearchResult, SearchResults
 from .errors import (
     AuthFailed,
     BadRequest,
@@ -33,48 +30,20 @@ from .errors import (
     TimedOut,
     Unavailable,
 )
+from .rows import as_author, as_day, as_score, is_web, links_in, parsed, records, text_in
 from .web.body import ACCEPTED
 from .web.clients import open_client, proxy_trouble
 from .web.egress import DIRECT, WANTS_CREDENTIALS, Egress, Failing, happening
+from .web.plain import first_heading
 
 MAX_BODY = 4 * 1024 * 1024  # on the wire and decoded; far more than an honest answer has
 # What an answer may be made of. The parser holds the interpreter's lock, so that no thread would help the others: a
 # million empty lists in a row take it half a second.
 MAX_PARTS = 100_000
 MAX_ERROR = 65_536  # as much of an answer that is no success is looked at
-DAYS = {"d": 1, "w": 7, "m": 31, "y": 366}
-PERIODS = {"d": "day", "w": "week", "m": "month", "y": "year"}  # as most services call them
-LONG_AGO = date(1990, 1, 1)  # where a service wants both ends of a range
-
-MARKDOWN_LINK = re.compile(r"(?<!!)\[[^\[\]]{0,500}\]\(<?(https?://(?:[^\s()<>]|\([^\s()<>]{0,200}\))+)")
-MARKDOWN_TITLE = re.compile(r"^# +(\S.*)$", re.M)
-AGO = re.compile(r"(\d{1,3}|an?) (minute|hour|day|week|month|year)s? ago", re.I)
-ENGLISH_DAY = re.compile(r"([a-z]{3})[a-z]*\.? (\d{1,2}), (\d{4}).*", re.I)
-AGO_DAYS = {"minute": 1 / 1440, "hour": 1 / 24, "day": 1, "week": 7, "month": 30, "year": 365}
 
 # What a service knows better than the table below: (status, body) → its own error, or None for the usual one.
 Translate = Callable[[int, str], ProviderError | None]
-
-
-def check_url(value: str) -> str:
-    url = urlsplit(value)
-    if url.scheme not in ("http", "https") or not url.hostname or url.port == 0:
-        raise ValueError("it must look like https://host or http://host:port")
-    return value
-
-
-def check_base_url(value: str) -> str:
-    return check_url(value).rstrip("/")
-
-
-def check_key(value: SecretStr) -> SecretStr:
-    if not re.fullmatch(r"[!-~]+", value.get_secret_value()):
-        raise ValueError("it must be printable ASCII without spaces")
-    return value
-
-
-BaseUrl = Annotated[str, AfterValidator(check_base_url)]
-Key = Annotated[SecretStr, AfterValidator(check_key)]
 
 
 class ServiceApi:
@@ -152,7 +121,7 @@ class ServiceApi:
         if response.is_success:
             if response.content.count(b"[") + response.content.count(b"{") > MAX_PARTS:
                 raise Unavailable(f"{self._service} sent an answer of too many parts")
-            value = _json(response.content)
+            value = parsed(response.content)
             if isinstance(value, dict):
                 return value
         said = response.content[:MAX_ERROR].decode(errors="replace")
@@ -177,9 +146,9 @@ class ServiceApi:
         """Rows of JSON as results, with the names of their keys; a row without an address is left out."""
         hits = tuple(
             SearchResult(
-                _text(row.get("title")),
+                text_in(row.get("title")),
                 row[url],
-                " … ".join(filter(None, (_text(row.get(key)) for key in snippet))),
+                " … ".join(filter(None, (text_in(row.get(key)) for key in snippet))),
                 next(filter(None, (as_day(row.get(key)) for key in date)), None),
                 as_author(row.get(author)),
                 as_score(row.get(score)),
@@ -187,9 +156,9 @@ class ServiceApi:
             for row in records(rows)[:MOST_HITS]
             if isinstance(row.get(url), str) and row[url]
         )
-        if not hits and not _text(answer):
+        if not hits and not text_in(answer):
             raise NoResults(f"{self._service} found nothing")
-        return SearchResults(hits, _text(answer))
+        return SearchResults(hits, text_in(answer))
 
     def page(
         self,
@@ -204,14 +173,13 @@ class ServiceApi:
         """A page from what a reader gave for the URL `asked`; without text there is no page."""
         if not isinstance(text, str) or not text.strip():
             raise PageBlocked(f"{self._service} found no readable text on the page")
-        heading = MARKDOWN_TITLE.search(text)
-        named = (link for link in links if isinstance(link, str)) if isinstance(links, list) else _links(text)
+        named = (link for link in links if isinstance(link, str)) if isinstance(links, list) else links_in(text)
         return Page(
-            url=url if isinstance(url, str) and _is_web(url) else asked,
-            title=_text(title) or (heading[1].strip() if heading else ""),
+            url=url if isinstance(url, str) and is_web(url) else asked,
+            title=text_in(title) or first_heading(text),
             text=text,
             date=as_day(date),
-            links=tuple(dict.fromkeys(filter(_is_web, named))),
+            links=tuple(dict.fromkeys(filter(is_web, named))),
         )
 
     async def _call(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
@@ -296,116 +264,3 @@ def _wait(headers: httpx.Headers, *, plan: bool = False) -> float | None:
         if wait is not None and wait > 1e9:
             wait = max(0.0, wait - datetime.now(UTC).timestamp())
     return wait
-
-
-# Our words in theirs
-
-
-def with_sites(query: SearchQuery) -> str:
-    """The query's text with its domain filters as `site:` and `-site:`, for engines that have no parameter for them."""
-    only = " OR ".join(f"site:{domain}" for domain in query.allowed_domains)
-    but = " ".join(f"-site:{domain}" for domain in query.blocked_domains)
-    grouped = f"({only})" if len(query.allowed_domains) > 1 else only
-    return " ".join(part for part in (query.text, grouped, but) if part)
-
-
-def days_of(query: SearchQuery, *, relative: bool = False) -> tuple[date | None, date | None]:
-    """The first and the last day, if the query names one; its time range then narrows the first.
-
-    `relative` is for a service without time ranges: for it the range alone makes a first day.
-    """
-    first, last = (date.fromisoformat(day) if day else None for day in (query.published_after, query.published_before))
-    if query.time_range != "all" and (first or last or relative):
-        start = datetime.now(UTC).date() - timedelta(days=DAYS[query.time_range])
-        first = max(first, start) if first else start
-    return first, last
-
-
-def google_time(query: SearchQuery) -> str | None:
-    """Google's `tbs`, which its resellers pass on."""
-    first, last = days_of(query)
-    if not first and not last:
-        return None if query.time_range == "all" else f"qdr:{query.time_range}"
-    ends = (first or LONG_AGO, last or datetime.now(UTC).date())
-    return "cdr:1,cd_min:{},cd_max:{}".format(*(f"{day.month}/{day.day}/{day.year}" for day in ends))
-
-
-# Their rows in ours
-
-
-def part(value: object, *keys: str) -> Any:
-    """What lies under these keys, one inside the other; None where one is missing or is no object."""
-    for key in keys:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
-
-
-def records(value: object) -> list[Mapping[str, Any]]:
-    """The objects of a list; whatever else a service may have sent instead is none."""
-    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
-
-
-def error_part(body: str, *keys: str) -> Any:
-    """What an error's body says under these keys, if it is JSON at all."""
-    return part(_json(body), *keys)
-
-
-def as_day(value: object) -> str | None:
-    """YYYY-MM-DD from ISO 8601, RFC 1123, "May 1, 2026" or "3 days ago"; None from anything else."""
-    if not isinstance(value, str):
-        return None
-    text = value.strip()
-    if ago := AGO.match(text):
-        count = int(ago[1]) if ago[1].isdecimal() else 1
-        return (datetime.now(UTC) - timedelta(days=count * AGO_DAYS[ago[2].lower()])).date().isoformat()
-    for read in (_iso, _english, parsedate_to_datetime):
-        try:
-            return read(text).date().isoformat()
-        except (ValueError, OverflowError):
-            continue
-    return None
-
-
-def as_author(value: object) -> str | None:
-    """One name, or several in one line."""
-    names = value if isinstance(value, list) else [value]
-    return ", ".join(name.strip() for name in names if isinstance(name, str) and name.strip()) or None
-
-
-def as_score(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _iso(text: str) -> datetime:
-    return datetime.strptime(text[:10], "%Y-%m-%d")
-
-
-def _english(text: str) -> datetime:
-    return datetime.strptime(ENGLISH_DAY.sub(r"\1 \2 \3", text), "%b %d %Y")
-
-
-def _json(body: str | bytes) -> Any:
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError:
-        pass
-    try:
-        # It takes half an emoji, where a service cut a text in its midst: one such row must not cost the others.
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _text(value: object) -> str:
-    """A text, or several as one; nothing from what is neither."""
-    if isinstance(value, list):
-        return " … ".join(item.strip() for item in value if isinstance(item, str) and item.strip())
-    return value.strip() if isinstance(value, str) else ""
-
-
-def _is_web(url: str) -> bool:
-    return url.startswith(("https://", "http://"))
-
-
-def _links(markdown: str) -> Iterable[str]:
-    return (found[1] for found in MARKDOWN_LINK.finditer(markdown))

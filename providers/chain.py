@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from .api import days_of
 from .base import (
     Observe,
     Page,
@@ -30,6 +29,7 @@ from .base import (
 )
 from .errors import BadRequest, NoResults, NotAllowed, Outcome, PageBlocked, ProviderError, Unavailable
 from .gateway import ProviderGateway
+from .queries import days_of
 from .registry import NamedProvider
 from .urls import canonical, clean_domains, host_of, in_domains, scheme_of
 from .web.guard import Guard

@@ -1,14 +1,16 @@
 """What an operator may say about how providers are called: when they are left alone, and what is remembered.
 
-Handed the `cooldown:` and `cache:` sections; hands strict, frozen values to the exchange. The kinds of numbers that
-every section shares are here too.
+Handed the `cooldown:` and `cache:` sections; hands strict, frozen values to the gateway. The kinds of numbers,
+addresses and keys that sections share are here too.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ByteSize, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, Field, SecretStr, model_validator
 
 
 def no_switch(value: object) -> object:
@@ -27,10 +29,29 @@ def on_or_off(value: object) -> object:
     return "on" if value is True or str(value).lower() in ("on", "true", "yes") else off(value)
 
 
+def check_url(value: str) -> str:
+    url = urlsplit(value)
+    if url.scheme not in ("http", "https") or not url.hostname or url.port == 0:
+        raise ValueError("it must look like https://host or http://host:port")
+    return value
+
+
+def check_base_url(value: str) -> str:
+    return check_url(value).rstrip("/")
+
+
+def check_key(value: SecretStr) -> SecretStr:
+    if not re.fullmatch(r"[!-~]+", value.get_secret_value()):
+        raise ValueError("it must be printable ASCII without spaces")
+    return value
+
+
 Count = Annotated[int, BeforeValidator(no_switch), Field(ge=1, le=1_000_000)]
 Seconds = Annotated[float, BeforeValidator(no_switch), Field(gt=0, le=86_400)]
 TimeToLive = Annotated[float, BeforeValidator(no_switch), Field(ge=0, le=86_400)]
 PerSecond = Annotated[float, BeforeValidator(no_switch), Field(gt=0, le=1000)]
+BaseUrl = Annotated[str, AfterValidator(check_base_url)]
+Key = Annotated[SecretStr, AfterValidator(check_key)]
 
 
 class CooldownSettings(BaseModel, extra="forbid", frozen=True):

@@ -18,9 +18,9 @@ from providers.urls import encode_url
 from . import prompts
 from .base import OPEN_PAGE, Tool, ToolOutput, ToolSpec, described
 from .options import ToolPolicy
+from .page_reader import MOST_URLS
 from .pages import SHORTEST, ReadPage
 from .provenance import Refused, normalise
-from .reading import MOST_URLS
 from .render import PagePart, sentence
 
 if TYPE_CHECKING:

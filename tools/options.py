@@ -72,7 +72,7 @@ class SessionOptions:
     most_calls: int | None = None  # how many calls the client allows
     most_searches: int | None = None  # how many searches its caller has left
     most_pages: int | None = None  # how many pages the client allows
-    assist: bool = False  # for weak models: the first search reads its best pages, and the rule for citing comes last
+    assist: bool = False  # for weak models: each search reads its best pages, and the rule for citing comes last
     cite: bool = True  # is the model told how to cite?
     alone: bool = False  # there is no model: somebody asks for the tool itself
     observe: Observe | None = None  # is told of each call of a provider

@@ -8,7 +8,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from providers.text.relevance import relevance
+from providers.text.relevance import speaks
 
 from . import open_page
 from .ledger import Source
@@ -48,8 +48,3 @@ def _shown(session: ToolSession, source: Source, read: open_page.Unnumbered | No
         return source
     (part,) = open_page.numbered(session, read)
     return replace(part.source, snippet=part.content) if part.source else source
-
-
-def speaks(query: str, text: str) -> bool:
-    """Is there a word of the query in it?"""
-    return bool(text) and relevance(query, [text])[0] > 0

@@ -17,6 +17,7 @@ from providers.base import SearchQuery
 from providers.chain import Found
 from providers.errors import ProviderError
 from providers.places import asked_by
+from providers.text.relevance import speaks
 from providers.urls import encode_url
 
 from . import open_page, prompts, web_search
@@ -24,11 +25,11 @@ from .base import OPEN_PAGE, BadArguments, Tool, ToolCall, ToolOutput, ToolResul
 from .clean import one_line
 from .open_page import OpenArguments
 from .options import SessionOptions
+from .page_reader import MOST_URLS, PageReader
 from .pages import ReadPage
 from .provenance import Provenance, Refused
-from .reading import MOST_URLS, PageReader
 from .render import PagePart, SearchAnswer, escape, pages_text, reading_text, search_text, sentence
-from .result_pages import speaks, with_passages
+from .result_pages import with_passages
 from .web_search import MAX_QUERY, MAX_SNIPPET, SearchArguments
 
 if TYPE_CHECKING:

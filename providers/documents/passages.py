@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from ..text.cuts import cut
+from ..text.headings import heading_in
 
 ENOUGH = 400  # characters from which on a passage takes no further paragraph
 MOST = 700
@@ -17,8 +18,6 @@ SLACK = 100  # characters by which a cut may be moved to the end of a sentence
 LEAST = 150  # characters from which on another passage may begin; a title alone is none
 _ANNOUNCING = (":", "：")  # what comes next belongs to it
 _PARAGRAPH = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
-_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(\S.*)")
-_UNDERLINE = re.compile(r"[ \t]*([=\-~^#*+])\1{2,}[ \t]*")
 
 
 def split_passages(text: str) -> Iterator[tuple[str, str]]:
@@ -45,14 +44,9 @@ def _is_full(held: str, paragraph: str, *, begins: bool) -> bool:
 
 
 def _heading(paragraph: str) -> str:
-    """The heading that a paragraph begins with, `# so` or underlined."""
+    """The heading that a paragraph begins with."""
     first, _, rest = paragraph.lstrip("\n").partition("\n")
-    if found := _HEADING.fullmatch(first):
-        return found[1].rstrip(" \t#")
-    below = rest.partition("\n")[0]
-    if first.strip() and _UNDERLINE.fullmatch(below) and not _UNDERLINE.fullmatch(first):
-        return first.strip()
-    return ""
+    return heading_in(first, rest.partition("\n")[0])
 
 
 def _pieces(text: str) -> Iterator[str]:

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from ..base import LONGEST_TEXT
 from ..errors import PageBlocked, Unavailable
+from ..text.headings import heading_in
 from ..web.decode import decode, sniff
 from ..web.extract import Extracted, extract, plain_text
 from .office import ZIP, read_office
@@ -38,8 +39,6 @@ _FRONT_DATE = re.compile(
     r"((?:19|20)\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]))",
     re.MULTILINE | re.IGNORECASE,
 )
-_ATX_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.+)")
-_UNDERLINE = re.compile(r"([=\-~^#*+])\1{2,}")
 _WEB_LINK = re.compile(r"""https?://[^\s<>"'`)\]]+""")
 _MARKDOWN_LINK = re.compile(r"\]\(\s*<?([^()\s<>]{1,1000})")
 # Attributes are compared one by one: so many of them in one element would keep the parser busy for minutes.
@@ -143,20 +142,14 @@ def _read_marked(text: str) -> Extracted:
 
 
 def _heading(text: str) -> str:
-    """The first heading outside code, `# so` or underlined."""
+    """The first heading outside code."""
     fenced = False
     for line, below in pairwise([*text.splitlines(), ""]):
         if line.lstrip().startswith(("```", "~~~")):
             fenced = not fenced
-        elif not fenced and (found := _ATX_HEADING.fullmatch(line)):
-            return found[1].rstrip(" \t#")
-        elif not fenced and is_underlined(line, below):
-            return line
+        elif not fenced and (found := heading_in(line, below)):
+            return found
     return ""
-
-
-def is_underlined(line: str, below: str) -> bool:
-    return bool(_UNDERLINE.fullmatch(below.strip()) and line.strip() and not _UNDERLINE.fullmatch(line.strip()))
 
 
 def _plain_marked(markup: str) -> str:

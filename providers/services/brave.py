@@ -12,9 +12,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from ..api import LONG_AGO, BaseUrl, Key, ServiceApi, days_of, error_part, part, with_sites
+from ..api import ServiceApi
 from ..base import SearchQuery, SearchResults
 from ..errors import AuthFailed, ProviderError, QuotaExceeded
+from ..queries import LONG_AGO, days_of, with_sites
+from ..rows import error_part, part
+from ..settings import BaseUrl, Key
 from ..web.egress import DIRECT, Egress
 
 MAX_RESULTS = 20

@@ -9,9 +9,11 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from ..api import BaseUrl, Key, ServiceApi, bearer, error_part
+from ..api import ServiceApi, bearer
 from ..base import Page
 from ..errors import PageBlocked, ProviderError
+from ..rows import error_part
+from ..settings import BaseUrl, Key
 from ..web.egress import DIRECT, Egress
 
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from ..api import LONG_AGO, check_url, days_of, with_sites
 from ..base import SearchQuery, SearchResult
 from ..errors import NoResults, ProxyFailed, TimedOut, Unavailable
+from ..queries import LONG_AGO, days_of, with_sites
+from ..settings import check_url
 from ..web.egress import DIRECT, Egress, Failing, failing, happening
 
 if TYPE_CHECKING:

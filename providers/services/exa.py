@@ -10,9 +10,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from ..api import BaseUrl, Key, ServiceApi, days_of, part, records
+from ..api import ServiceApi
 from ..base import Page, SearchQuery, SearchResults
 from ..errors import PageBlocked
+from ..queries import days_of
+from ..rows import part, records
+from ..settings import BaseUrl, Key
 from ..web.egress import DIRECT, Egress
 
 MAX_RESULTS = 100

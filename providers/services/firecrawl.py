@@ -12,9 +12,12 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, SecretStr, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from ..api import BaseUrl, Key, ServiceApi, bearer, error_part, google_time, part, records
+from ..api import ServiceApi, bearer
 from ..base import Page, SearchQuery, SearchResults
 from ..errors import PageBlocked, ProviderError, Unavailable
+from ..queries import google_time
+from ..rows import error_part, part, records
+from ..settings import BaseUrl, Key
 from ..web.egress import DIRECT, Egress
 
 CLOUD = "https://api.firecrawl.dev"

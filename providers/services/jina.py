@@ -13,9 +13,12 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from ..api import BaseUrl, Key, ServiceApi, bearer, part, with_sites
+from ..api import ServiceApi, bearer
 from ..base import Page, SearchQuery, SearchResults
 from ..errors import NoResults, PageBlocked, ProviderError, Unavailable
+from ..queries import with_sites
+from ..rows import part
+from ..settings import BaseUrl, Key
 from ..web.egress import DIRECT, Egress
 
 READER = "https://r.jina.ai"

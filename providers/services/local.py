@@ -18,7 +18,6 @@ from urllib.parse import quote, unquote, unquote_to_bytes, urlsplit
 
 from pydantic import BaseModel, DirectoryPath, Field, field_validator
 
-from ..api import check_base_url, days_of
 from ..base import MOST_LINKS, Page, SearchQuery, SearchResult, SearchResults
 from ..documents.folder import Folder
 from ..documents.index import MOST_WORDS, Hit
@@ -28,6 +27,8 @@ from ..documents.reading import INSIDE, needs_no_parser, read_document
 from ..documents.report import Progress, Report
 from ..documents.words import question_words
 from ..errors import NoResults, Unavailable
+from ..queries import days_of
+from ..settings import check_base_url
 from ..web.extract import Extracted
 from ..web.workers import Workers
 

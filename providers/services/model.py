@@ -13,9 +13,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from ..api import BaseUrl, Key, ServiceApi, as_day, bearer, days_of, part, records
+from ..api import ServiceApi, bearer
 from ..base import MOST_HITS, SearchQuery, SearchResult, SearchResults
 from ..errors import NoResults, Unavailable
+from ..queries import days_of
+from ..rows import as_day, part, records
+from ..settings import BaseUrl, Key
 from ..web.egress import DIRECT, Egress
 
 LONGEST_SNIPPET = 500

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
-from ..api import PERIODS, BaseUrl, Key, ServiceApi, bearer, days_of
+from ..api import ServiceApi, bearer
 from ..base import SearchQuery, SearchResults
+from ..queries import PERIODS, days_of
+from ..settings import BaseUrl, Key
 from ..web.egress import DIRECT, Egress
 
 MAX_RESULTS = 20

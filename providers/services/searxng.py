@@ -17,10 +17,13 @@ from typing import Annotated, Any, Self
 import httpx
 from pydantic import BaseModel, Field, SecretStr, StringConstraints, model_validator
 
-from ..api import PERIODS, BaseUrl, Key, ServiceApi, as_author, as_day, as_score, bearer, part, records, with_sites
+from ..api import ServiceApi, bearer
 from ..base import MOST_HITS, Inspection, SearchQuery, SearchResult, SearchResults
 from ..countries import SPOKEN
 from ..errors import AuthFailed, BadRequest, NoResults, ProviderError, RateLimited, Unavailable
+from ..queries import PERIODS, with_sites
+from ..rows import as_author, as_day, as_score, part, records
+from ..settings import BaseUrl, Key
 from ..web.egress import DIRECT, Egress
 
 _MOST_NAMES, _MOST_KNOWN = 20, 2000  # engines that are named, and that are compared

@@ -10,9 +10,12 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from ..api import BaseUrl, Key, ServiceApi, google_time, part, with_sites
+from ..api import ServiceApi
 from ..base import SearchQuery, SearchResults
 from ..errors import ProviderError, QuotaExceeded
+from ..queries import google_time, with_sites
+from ..rows import part
+from ..settings import BaseUrl, Key
 from ..web.egress import DIRECT, Egress
 
 MAX_RESULTS = 100

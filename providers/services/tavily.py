@@ -14,10 +14,13 @@ from typing import Any, Literal, cast
 import httpx
 from pydantic import BaseModel, Field
 
-from ..api import PERIODS, BaseUrl, Key, ServiceApi, days_of, error_part, records
+from ..api import ServiceApi
 from ..base import Page, SearchQuery, SearchResults
 from ..errors import PageBlocked, ProviderError, QuotaExceeded, RateLimited, TimedOut
+from ..queries import PERIODS, days_of
 from ..registry import ProviderConfigError
+from ..rows import error_part, records
+from ..settings import BaseUrl, Key
 from ..web.egress import DIRECT, Egress
 
 MAX_RESULTS = 20

@@ -8,14 +8,14 @@ taken until the room is used up. The time this takes grows as the text does, and
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from heapq import heapify, heappop, heappush, nsmallest
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from .layout import Span, lay_out
+from .relevance import rarity
 from .seeking import Query
 
 GAP = "[…]"  # stands where something of the text was left out
@@ -45,13 +45,6 @@ class Window(NamedTuple):
 def best_passages(text: str, query: str, most: int) -> str:
     """What speaks of the query, in the order of the text, gaps marked; empty if nothing does."""
     return joined(text, passage_spans(text, query, most))
-
-
-def best_passage(text: str, query: str, most: int) -> str:
-    """One piece of the text, word for word: what speaks most of the query; empty if nothing does."""
-    searched = _Searched(text, Query(query), most)
-    best = next(filter(searched.speaks, nsmallest(MOST_MISSES, searched.windows())), None)
-    return searched.shown(best.first, best.last).strip() if best else ""
 
 
 def passage_spans(text: str, query: str, most: int) -> list[Span]:
@@ -121,7 +114,7 @@ class _Searched:
             for piece in at:
                 held[piece].append(number)
             holding = len(set(at))
-            worth.append(weight * math.log(1 + (len(starts) - holding + 0.5) / (holding + 0.5)))
+            worth.append(weight * rarity(holding, len(starts)))
         return held, worth
 
     def windows(self) -> Iterator[Window]:

@@ -72,8 +72,12 @@ def targets(markdown: str) -> Iterable[str]:
 def markdown_title(markdown: str) -> str:
     matter = _FRONT_MATTER.match(markdown)
     named = _TITLE.search(matter[1]) if matter else None
-    heading = _HEADING.search(markdown)
-    return (named or heading or ("", ""))[1].strip()
+    return named[1].strip() if named else first_heading(markdown)
+
+
+def first_heading(markdown: str) -> str:
+    found = _HEADING.search(markdown)
+    return found[1].strip() if found else ""
 
 
 def _joined(url: str, target: str) -> str:

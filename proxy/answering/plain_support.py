@@ -7,9 +7,9 @@ This says where words come from. It does not say that they are true, or that the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
+from providers.text.relevance import rarity
 from tools.ledger import Source
 
 from .source_texts import SourceText, SourceTexts, WeightedWords, stems
@@ -27,7 +27,7 @@ def weights_of(sentence: str, texts: Sequence[SourceText]) -> dict[str, float]:
     weights = {}
     for stem in sorted(stems(sentence)):
         holding = max(sum(stem in text.holding for text in texts), 1)
-        weights[stem] = math.log(1 + (len(texts) - holding + 0.5) / (holding + 0.5))
+        weights[stem] = rarity(holding, len(texts))
     return weights
 
 

@@ -6,10 +6,10 @@ given, word for word. Nothing here says that a sentence is right. Pure.
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Collection, Iterator, Mapping
 
 from providers.text.cuts import cut_place
+from providers.text.relevance import rarity
 from tools.ledger import Source
 
 from ..values.events import Proof
@@ -35,7 +35,7 @@ def _words(sentence: str, text: SourceText) -> WeightedWords:
     """The fewer sentences of the source hold a word, the more it weighs; those that none holds are left out."""
     count = len(text.sentences)
     holding = {stem: len(text.holding[stem]) for stem in sorted(stems(sentence)) if stem in text.holding}
-    return WeightedWords({stem: math.log(1 + (count - held + 0.5) / (held + 0.5)) for stem, held in holding.items()})
+    return WeightedWords({stem: rarity(held, count) for stem, held in holding.items()})
 
 
 def _quoted(

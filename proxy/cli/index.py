@@ -14,7 +14,7 @@ from providers.documents.report import Report, summary
 from tools.clean import one_line
 
 from ..config.settings import Config
-from .indexing import indexed, indexing
+from .indexing import awaited_report, with_index
 from .terminal import opened
 
 SHOWN = 20  # skipped files that are named; --json names all
@@ -23,11 +23,11 @@ _LONGEST_NAME = 200
 
 async def index(config: Config, given: argparse.Namespace) -> int:
     async with opened(config) as house:
-        members = [member for member in indexing(house.providers.values()) if given.provider in (None, member.name)]
+        members = [member for member in with_index(house.providers.values()) if given.provider in (None, member.name)]
         if not members:
             print("No such provider has an index: see `type: local` in the config file's `providers`.", file=sys.stderr)
             return 2
-        reports = {member.name: await indexed(member) for member in members}
+        reports = {member.name: await awaited_report(member) for member in members}
     if given.json:
         print(json.dumps([_as_json(name, report) for name, report in reports.items()], ensure_ascii=False, indent=2))
     else:

@@ -19,17 +19,18 @@ from ..house import House
 _WIDTH = 30
 
 
-def indexing(members: Iterable[NamedProvider]) -> list[NamedProvider]:
+def with_index(members: Iterable[NamedProvider]) -> list[NamedProvider]:
     return [member for member in members if isinstance(member.provider, Indexing)]
 
 
 async def await_indexes(members: Iterable[NamedProvider]) -> None:
     """Shows how far they are, and leaves what goes wrong to the search itself."""
-    for member in indexing(members):
-        await indexed(member)
+    for member in with_index(members):
+        await awaited_report(member)
 
 
-async def indexed(member: NamedProvider) -> Report | str:
+async def awaited_report(member: NamedProvider) -> Report | str:
+    """What is in its index once that is whole; in words, if it cannot be made."""
     provider: Any = member.provider
     shown = ShownProgress(member.name, sys.stderr)
     try:
@@ -74,7 +75,7 @@ class ShownProgress:
 
 def owners_of(house: House, urls: Iterable[str]) -> list[NamedProvider]:
     """The folders that these documents are from."""
-    members = indexing(house.providers.values())
+    members = with_index(house.providers.values())
     wanted = list(urls)
     return [member for member in members if any(_owns(member.provider, url) for url in wanted)]
 

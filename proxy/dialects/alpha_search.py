@@ -24,10 +24,10 @@ from tools.render import dated, escape, fenced
 
 from ..values.errors import refuse
 from ..values.request import MOST_DOMAINS, check_count, check_length, json_object
+from .search_engines import since
 
 CHARACTERS_PER_TOKEN = 4
 _RESULTS = {"short": 3, "medium": 5, "long": 10, "low": 3, "high": 10}
-_RANGES = ((1, "d"), (7, "w"), (31, "m"), (366, "y"))  # days, and the range that holds as many
 MOST_COMMANDS = 20  # those that nobody knows too
 MOST_NAMED = 12  # of those
 MOST_LINKS = 40  # that are listed behind a page
@@ -45,13 +45,9 @@ class SearchFor(_Shape):
     domains: list[str] | None = None
 
     def arguments(self, today: dt.date) -> dict[str, Any]:
-        """As `web_search` takes them: the exact day for who knows days, the next larger range for all others."""
-        found: dict[str, Any] = {"query": self.q, "allowed_domains": self.domains or []}
-        if self.recency:
-            found["time_range"] = next((name for days, name in _RANGES if self.recency <= days), "all")
-            days = min(self.recency, (today - dt.date(1970, 1, 1)).days)
-            found["published_after"] = (today - dt.timedelta(days)).isoformat()
-        return found
+        """As `web_search` takes them."""
+        recent = since(self.recency, today) if self.recency else {}
+        return {"query": self.q, "allowed_domains": self.domains or [], **recent}
 
 
 class OpenPage(_Shape):

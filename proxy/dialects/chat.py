@@ -17,7 +17,7 @@ import orjson
 from tools.ledger import Source
 from tools.toolbox import tool_named
 
-from ..values.dialect import Decoded
+from ..values.dialect import REQUEST_ID, Decoded
 from ..values.errors import refuse
 from ..values.events import (
     Begun,
@@ -198,6 +198,7 @@ class ChatDialect:
 
     citation_style: CitationStyle = "link"
     ping = PING
+    id_headers = (REQUEST_ID,)
 
     def __init__(self, *, name: str = "chat", progress: bool = False) -> None:
         self.name = name

@@ -12,7 +12,7 @@ from pydantic import Field
 from tools.render import SearchAnswer
 
 from ..values.request import json_object
-from .engines import EngineSearch, ReadText, Shape, Strings, checked
+from .search_engines import EngineSearch, ReadText, Shape, Strings, checked
 
 MOST_RESULTS = 20
 MOST_URLS = 20  # as many as Open WebUI sends at once

@@ -16,11 +16,11 @@ def proof_fields(citation: Citation, *, place: bool = True) -> dict[str, Any]:
     if proof.basis:
         fields["basis"] = proof.basis
     if place:
-        fields |= marker_fields(citation)
+        fields |= _marker_fields(citation)
     return fields
 
 
-def marker_fields(citation: Citation) -> dict[str, Any]:
+def _marker_fields(citation: Citation) -> dict[str, Any]:
     """Did the model leave it out, and what of its sentence stands nowhere in the source?"""
     auto = {"auto": True} if citation.auto else {}
     unmatched = citation.proof.unmatched

@@ -14,7 +14,7 @@ from tools.render import SearchAnswer
 
 from ..values.errors import refuse
 from ..values.language import primary_language
-from .engines import EngineSearch, score_of
+from .search_engines import EngineSearch, score_of
 
 ON_A_PAGE = 10
 _PAGES = 2  # beyond them nobody has results for us
@@ -38,7 +38,7 @@ class SearxngSearch:
         return self.page > _PAGES
 
 
-def decode(given: Mapping[str, str]) -> SearxngSearch:
+def decode_search(given: Mapping[str, str]) -> SearxngSearch:
     kind = given.get("format", "html")
     if kind != "json":
         text = f"The format '{kind[:20]}' is not served here: ask for `format=json`."
@@ -89,7 +89,7 @@ def _category(given: str) -> str:
     return next((name for name in named if name != _GENERAL), _GENERAL)
 
 
-def answer(asked: SearxngSearch, found: SearchAnswer) -> dict[str, Any]:
+def search_answer(asked: SearxngSearch, found: SearchAnswer) -> dict[str, Any]:
     """`unresponsive_engines` is where SearXNG says that nothing was found because nobody could look."""
     begin = (asked.page - 1) * ON_A_PAGE
     results = found.sources[begin : begin + ON_A_PAGE]
@@ -105,7 +105,7 @@ def answer(asked: SearxngSearch, found: SearchAnswer) -> dict[str, Any]:
     }
 
 
-def nothing(asked: SearxngSearch) -> SearchAnswer:
+def nothing_found(asked: SearxngSearch) -> SearchAnswer:
     """For a page on which nothing can be."""
     return SearchAnswer(str(asked.search.arguments["query"]))
 

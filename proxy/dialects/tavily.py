@@ -19,7 +19,7 @@ from tools.web_search import MAX_QUERY
 from ..values.errors import refuse
 from ..values.language import primary_language
 from ..values.request import json_object
-from .engines import Day, EngineSearch, ReadText, Shape, Strings, checked, score_of, since
+from .search_engines import Day, EngineSearch, ReadText, Shape, Strings, checked, score_of, since
 
 MOST_RESULTS = 20
 MOST_URLS = 20

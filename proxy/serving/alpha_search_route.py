@@ -16,9 +16,9 @@ from providers.errors import ProviderError
 from tools import prompts
 from tools.base import OPEN_PAGE, WEB_SEARCH, BadArguments, ToolCall
 from tools.clean import one_line
+from tools.page_reader import aside
 from tools.pages import SHORTEST
 from tools.provenance import Refused
-from tools.reading import aside
 from tools.render import escape, sentence
 
 from ..context import RequestContext, context_of

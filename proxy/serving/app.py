@@ -15,12 +15,12 @@ from ..callers.usage import UsageBook
 from ..config.settings import Config
 from ..context import context_of
 from ..dialects.chat import ChatDialect
-from ..dialects.engines import EngineDialect
 from ..dialects.mcp import McpDialect
 from ..dialects.messages.dialect import MessagesDialect
-from ..dialects.messages.models import LastModels
+from ..dialects.messages.last_models import LastModels
 from ..dialects.responses.dialect import ResponsesDialect
 from ..dialects.responses.state import ResponseState
+from ..dialects.search_engines import EngineDialect
 from ..house import House
 from ..values.dialect import Dialect
 from ..values.errors import failure

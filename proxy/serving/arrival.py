@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Sequence
 
 from starlette.types import Message, Scope, Send
 
@@ -58,7 +57,7 @@ class Arrival:
 
     def _marked(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         marked = self._with_limits(headers) if self._hides_limits else headers
-        marked += [(name, self.request_id.encode()) for name in id_headers(self.dialect)]
+        marked += [(name, self.request_id.encode()) for name in self.dialect.id_headers]
         return cors.shared_with(self.origin, marked) if self._origins else marked
 
     def _with_limits(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
@@ -86,11 +85,6 @@ class Arrival:
         if not self.is_answered:
             await self.refuse(shutting_down())
         self.observer.fail("shutting_down")
-
-
-def id_headers(dialect: Dialect) -> Sequence[bytes]:
-    """Where SDKs look for a request's id; those of Anthropic's API at another place."""
-    return (b"x-request-id", b"request-id") if dialect.name == "messages" else (b"x-request-id",)
 
 
 def new_request_id() -> str:

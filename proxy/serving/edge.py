@@ -23,8 +23,8 @@ from ..values.events import Failed
 from ..values.response_paths import is_about_stored_response
 from ..watching.observer import Listener, Observer
 from ..watching.prices import NO_PRICES, PriceList
-from . import cors, engine_doors
-from .arrival import Arrival, id_headers, new_request_id
+from . import cors, search_engine_clients
+from .arrival import Arrival, new_request_id
 from .cors import ListedOrigins
 from .delivery import raw_headers
 from .refusal import refusal
@@ -101,7 +101,7 @@ class Edge:
             arrival.observer.end()
 
     def _arrival(self, scope: Scope, send: Send) -> Arrival:
-        dialect = self._dialect_of(engine_doors.known_path(scope), scope["headers"])
+        dialect = self._dialect_of(search_engine_clients.known_path(scope), scope["headers"])
         request_id = new_request_id()
         observer = Observer(
             self._listeners,
@@ -121,7 +121,7 @@ class Edge:
         if arrival.origin and cors.is_preflight(scope["method"], headers):
             await _answer_preflight(arrival.send, headers)
             return
-        engine_doors.check_page(scope, headers, listed=bool(arrival.origin))
+        search_engine_clients.check_page(scope, headers, listed=bool(arrival.origin))
         caller, receive = await self._identify(scope, headers, receive)
         arrival.observer.caller = caller.name
         _check_upgrade(scope, headers)
@@ -137,7 +137,7 @@ class Edge:
         """Where the caller stands with its limits; None where it has none."""
         if caller.limits is None or self._limiter is None:
             return None
-        path = engine_doors.known_path(scope)
+        path = search_engine_clients.known_path(scope)
         return await self._limiter.admit(caller.limits, scope["method"], path, dialect.name)
 
     def _context(self, arrival: Arrival, caller: Caller, headers: Headers) -> RequestContext:
@@ -164,7 +164,7 @@ class Edge:
         observer.status = dialect.status(failed)
         observer.fail(failed.error["code"])
         observer.end()
-        said = {**failed.headers, **{name.decode(): request_id for name in id_headers(dialect)}}
+        said = {**failed.headers, **{name.decode(): request_id for name in dialect.id_headers}}
         if self._origins:
             raw = cors.shared_with(self._origins.of(headers), raw_headers(said))
             said = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
@@ -181,9 +181,9 @@ class Edge:
         looks = scope["method"] == "HEAD" and scope["path"] == "/"  # whether anybody is there, which is no secret
         if looks or scope["path"] in OPEN_PATHS:
             return Caller(), receive
-        shown = engine_doors.with_password_as_key(scope, headers)
+        shown = search_engine_clients.with_password_as_key(scope, headers)
         if self._keys.required:
-            shown, receive = await engine_doors.with_key_of_body(scope, shown, receive, self._body_timeout)
+            shown, receive = await search_engine_clients.with_key_of_body(scope, shown, receive, self._body_timeout)
         return await self._keys.identify(shown), receive
 
     def _check_host(self, headers: Headers) -> None:

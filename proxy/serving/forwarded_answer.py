@@ -177,10 +177,10 @@ class ForwardedAnswer:
         except Broken:
             body, whole = b"", False  # its status says enough
         assert reply.failed is not None
-        keeps = self._keeps_words(reply, body, whole=whole)
+        keeps = self._keeps_words(body, whole=whole)
         return Refusal(reply.failed, body if keeps else b"", reply.headers)
 
-    def _keeps_words(self, reply: Reply, body: bytes, *, whole: bool) -> bool:
+    def _keeps_words(self, body: bytes, *, whole: bool) -> bool:
         """May a refusal go out as the upstream wrote it?"""
         return not self._request.completes or (whole and has_openai_shape(parsed(body)))
 
@@ -213,6 +213,9 @@ class ForwardedAnswer:
     def _own_key(self) -> str:
         """The key that the client brought for the upstream, if it did."""
         return self._request.headers.get("authorization", "")
+
+    def _dressed(self, failed: Failed) -> Failed:
+        return self._forwarding.dressed(failed, self._own_key)
 
     def _stop_pings(self) -> None:
         if self._stream:

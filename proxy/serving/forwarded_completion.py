@@ -5,11 +5,9 @@ What is right is not changed: a stream passes through `ForwardedStream`, a whole
 
 from __future__ import annotations
 
-import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
 from typing import Any
 
 from starlette.types import Send
@@ -22,16 +20,14 @@ from ..values.errors import failure, too_large, truncated
 from ..values.events import Event, Failed, UsageSeen
 from ..values.first_bytes import is_json, is_markup
 from ..values.sse import DONE, EventTooLong, SSEDecoder, encode
-from ..watching.steps import FirstContent
 from .delivery import EventStream, send_body
 from .forwarded_answer import ForwardedAnswer, ForwardedRequest, Refusal, gathered
 from .forwarded_json import NO_JSON, as_chunk, error_in, is_utf8, parsed, replaced, usage_in
 from .forwarded_stream import ForwardedStream
+from .streamed_answer import MOST_EARLY, StreamedAnswer, as_stream
 
-_MOST_EARLY = 65_536  # bytes of blanks and comments before an answer begins
 _LOOKED_AT = 65_536  # bytes of a whole answer that are awaited before it is sent: no error is longer
 _LARGEST = 32 * 1024 * 1024  # bytes of an answer that must be had whole before it can be sent
-_LAST_BYTES = 0.05  # seconds that the end of a body is awaited, so that its connection can be used again
 
 
 class ForwardedCompletion(ForwardedAnswer, ABC):
@@ -43,7 +39,7 @@ class ForwardedCompletion(ForwardedAnswer, ABC):
             return Refusal(truncated())
         if is_markup(first):
             return Refusal(self._forwarding.unreadable(first, self._own_key))
-        if is_json(media_type(reply), first):
+        if is_json(reply.media_type, first):
             return await self._take_json(reply, first)
         return await self._take_events(reply, first)
 
@@ -61,26 +57,14 @@ class ForwardedCompletion(ForwardedAnswer, ABC):
         failed = error_in(answer)
         return Refusal(self._dressed(failed)) if failed else None
 
-    def _dressed(self, failed: Failed) -> Failed:
-        return self._forwarding.dressed(failed, self._own_key)
 
-
-class StreamedCompletion(ForwardedCompletion):
+class StreamedCompletion(StreamedAnswer, ForwardedCompletion):
     def __init__(
-        self,
-        context: RequestContext,
-        send: Send,
-        plan: FallbackPlan,
-        request: ForwardedRequest,
-        stream: EventStream,
+        self, context: RequestContext, send: Send, plan: FallbackPlan, request: ForwardedRequest, stream: EventStream
     ) -> None:
         super().__init__(context, send, plan, request, stream)
-        self._out = stream
         self._events = ForwardedStream()
         self._headers: dict[str, str] = {}
-        self._early = b""  # what came before the first event
-        self._said = False  # an event has left
-        self._content_told = False
 
     async def _take_events(self, reply: Reply, first: bytes) -> Refusal | None:
         self._headers = as_stream(reply)
@@ -94,13 +78,8 @@ class StreamedCompletion(ForwardedCompletion):
         except Broken as broken:
             await self._write(events.end(broken.failed))
         if events.failed:
-            return await self._end_failed(events.failed)
-        self._note_end(reply.status)
-        self._observer.succeed()
-        try:
-            await read_to_the_end(reply.chunks)
-        finally:
-            await self._out.close()
+            return await self._end_failed(events.failed, events.error_event)
+        await self._end_well(reply)
         return None
 
     async def _pass_reads(self, chunks: AsyncIterator[bytes]) -> None:
@@ -127,23 +106,13 @@ class StreamedCompletion(ForwardedCompletion):
         events, stream = self._events, self._out
         if not out or (events.failed and not self._said and not events.content_began):
             return  # a failure is all there is: it may have a status of its own
-        if not (events.begun or stream.started or len(out) > _MOST_EARLY):
+        if not (events.begun or stream.started or len(out) > MOST_EARLY):
             self._early = out
             return
         self._said = events.begun
         if not stream.started:
             stream.headers |= self._headers
         await stream.write(out)
-
-    async def _end_failed(self, found: Failed) -> Refusal | None:
-        failed = self._dressed(found)
-        if not self._said:
-            return Refusal(failed)
-        self._note_failure(failed, "upstream_error")
-        theirs = self._events.error_event if failed.status == found.status else b""
-        shown = self._forwarding.without_key(theirs, self._own_key) if theirs else self._dialect.error_event(failed)
-        await self._out.end(shown)
-        return None
 
     async def _take_json(self, reply: Reply, first: bytes) -> Refusal | None:
         """One body where a stream was asked for: a stream of one chunk."""
@@ -165,10 +134,6 @@ class StreamedCompletion(ForwardedCompletion):
         self._note_end(reply.status)
         await self._out.close()
         return None
-
-    def _tell_content(self) -> None:
-        self._content_told = True
-        self._observer.tell(FirstContent())
 
     def _counted(self) -> Mapping[str, Any]:
         return self._usage or self._events.usage
@@ -233,29 +198,12 @@ async def _first_bytes(chunks: AsyncIterator[bytes]) -> bytes:
     first = b""
     async for data in chunks:
         first += data
-        if not first.isspace() or len(first) > _MOST_EARLY:
+        if not first.isspace() or len(first) > MOST_EARLY:
             break
     return first
 
 
-async def read_to_the_end(chunks: AsyncIterator[bytes]) -> None:
-    """Reads the last bytes of a body that has said everything: a connection left in its middle is lost."""
-    with suppress(TimeoutError, Broken):
-        async with asyncio.timeout(_LAST_BYTES):
-            async for _ in chunks:
-                pass
-
-
-def media_type(reply: Reply) -> str:
-    return reply.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
 def _as_json(reply: Reply) -> dict[str, str]:
     """The headers of a body that is JSON, whatever it was labelled."""
-    labelled = media_type(reply) == "application/json"
+    labelled = reply.media_type == "application/json"
     return {**reply.headers} if labelled else {**reply.headers, "content-type": "application/json"}
-
-
-def as_stream(reply: Reply) -> dict[str, str]:
-    labelled = media_type(reply) == "text/event-stream"
-    return {name: value for name, value in reply.headers.items() if labelled or name != "content-type"}

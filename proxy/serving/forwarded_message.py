@@ -14,46 +14,34 @@ from ..context import RequestContext
 from ..upstreams.fallback import FallbackPlan
 from ..upstreams.transport import Broken, Reply
 from ..values.errors import failure, truncated
-from ..values.events import Failed
-from ..watching.steps import FirstContent
 from .delivery import EventStream
 from .forwarded_answer import ForwardedAnswer, ForwardedRequest, Refusal
-from .forwarded_completion import as_stream, media_type, read_to_the_end
 from .forwarded_json import parsed
 from .message_frames import MessageFrames
+from .streamed_answer import MOST_EARLY, StreamedAnswer, as_stream
 
-_MOST_EARLY = 65_536  # bytes of pings before an answer begins
 _CACHED = ("cache_read_input_tokens", "cache_creation_input_tokens")
 
 
 class ForwardedMessage(ForwardedAnswer):
     """One in one piece."""
 
-    def _keeps_words(self, reply: Reply, body: bytes, *, whole: bool) -> bool:
+    def _keeps_words(self, body: bytes, *, whole: bool) -> bool:
         return whole and _has_shape(parsed(body))
 
     def _counted(self) -> Mapping[str, Any]:
         return _as_chat_counts(self._usage)
 
 
-class StreamedMessage(ForwardedMessage):
+class StreamedMessage(StreamedAnswer, ForwardedMessage):
     def __init__(
-        self,
-        context: RequestContext,
-        send: Send,
-        plan: FallbackPlan,
-        request: ForwardedRequest,
-        stream: EventStream,
+        self, context: RequestContext, send: Send, plan: FallbackPlan, request: ForwardedRequest, stream: EventStream
     ) -> None:
         super().__init__(context, send, plan, request, stream)
-        self._out = stream
         self._frames = MessageFrames()
-        self._early = b""  # what came before the first event
-        self._said = False  # an event has left
-        self._said_content = False
 
     async def _answer(self, reply: Reply) -> Refusal | None:
-        if media_type(reply) != "text/event-stream":
+        if reply.media_type != "text/event-stream":
             return await self._pass_other(reply)
         frames = self._frames
         try:
@@ -66,13 +54,8 @@ class StreamedMessage(ForwardedMessage):
         except Broken as broken:
             frames.failed = frames.failed or broken.failed
         if not frames.done:
-            return await self._end_failed(frames.failed or truncated())
-        self._note_end(reply.status)
-        self._observer.succeed()
-        try:
-            await read_to_the_end(reply.chunks)
-        finally:
-            await self._out.close()
+            return await self._end_failed(frames.failed or truncated(), frames.error_event)
+        await self._end_well(reply)
         return None
 
     async def _pass_other(self, reply: Reply) -> Refusal | None:
@@ -86,11 +69,10 @@ class StreamedMessage(ForwardedMessage):
 
     async def _write(self, reply: Reply, out: bytes) -> None:
         frames, stream = self._frames, self._out
-        if frames.content_began and not self._said_content:
-            self._observer.tell(FirstContent())
-            self._said_content = True
+        if frames.content_began and not self._content_told:
+            self._tell_content()
         out = self._early + out
-        waits = not (frames.begun or stream.started) and len(out) <= _MOST_EARLY
+        waits = not (frames.begun or stream.started) and len(out) <= MOST_EARLY
         self._early = out if waits else b""  # a failure may be all that comes, with a status of its own
         if waits or not out:
             return
@@ -98,16 +80,6 @@ class StreamedMessage(ForwardedMessage):
         if not stream.started:
             stream.headers |= as_stream(reply)
         await stream.write(out)
-
-    async def _end_failed(self, found: Failed) -> Refusal | None:
-        failed = self._forwarding.dressed(found, self._own_key)
-        if not self._said:
-            return Refusal(failed)
-        self._note_failure(failed, "upstream_error")
-        theirs = self._frames.error_event if failed.status == found.status else b""
-        shown = self._forwarding.without_key(theirs, self._own_key) if theirs else self._dialect.error_event(failed)
-        await self._out.end(shown)
-        return None
 
     def _counted(self) -> Mapping[str, Any]:
         return _as_chat_counts(self._frames.usage or self._usage)

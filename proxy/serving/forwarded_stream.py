@@ -14,13 +14,11 @@ from typing import Any
 
 from ..values.errors import failure, too_large, truncated
 from ..values.events import Failed
-from ..values.sse import DONE, payload_of
+from ..values.sse import DONE, EVENT_END, payload_of
 from .forwarded_json import NO_JSON, error_in, has_openai_shape, is_utf8, parsed, replaced, usage_in
 
 LONGEST_EVENT = 1_000_000  # bytes
 
-_LINE_END = rb"(?>\r\n|\n|\r(?!\Z))"  # a CR at the very end may be half of a CRLF
-_EVENT_END = re.compile(_LINE_END + _LINE_END)
 _TERMINATED = re.compile(rb"(?>\r\n|\n|\r){2}\Z")
 _CONTENT = ("content", "reasoning_content", "reasoning", "refusal", "tool_calls", "function_call", "audio")
 
@@ -55,7 +53,7 @@ class ForwardedStream:
         if self._held:
             looked_at = len(self._held)
             self._held += data
-            if not _EVENT_END.search(self._held, max(looked_at - 3, 0)):
+            if not EVENT_END.search(self._held, max(looked_at - 3, 0)):
                 self._check_length()
                 return b""
             data = bytes(self._held)
@@ -221,7 +219,7 @@ def _end_of_event(data: bytes, start: int, lines_end_in_lf: bool) -> int:
     if lines_end_in_lf:
         at = data.find(b"\n\n", start)
         return at + 2 if at >= 0 else 0
-    found = _EVENT_END.search(data, start)
+    found = EVENT_END.search(data, start)
     return found.end() if found else 0
 
 

@@ -13,13 +13,11 @@ from typing import Any
 
 from ..values.errors import as_error, too_large
 from ..values.events import Failed
-from ..values.sse import payload_of
+from ..values.sse import EVENT_END, payload_of
 from .forwarded_json import NO_JSON, parsed
 
 LONGEST_EVENT = 32 << 20  # bytes: a page or a file may stand in one
 
-_LINE_END = rb"(?>\r\n|\n|\r(?!\Z))"  # a CR at the very end may be half of a CRLF
-_EVENT_END = re.compile(_LINE_END + _LINE_END)
 _TELLING = re.compile(rb'"(?:message_start|message_delta|message_stop|error)"')
 _CONTENT = b'"content_block_delta"'
 _EMPTY = re.compile(rb'(?>(?::|event: ?ping|data: ?\{"type": ?"ping"\})[^\r\n]*+|[\r\n]++)++')
@@ -99,12 +97,12 @@ def _last_end(held: bytearray, start: int) -> int:
     if b"\r" not in held:
         at = held.rfind(b"\n\n", start)
         return at + 2 if at >= 0 else 0
-    return max((found.end() for found in _EVENT_END.finditer(held, start)), default=0)
+    return max((found.end() for found in EVENT_END.finditer(held, start)), default=0)
 
 
 def _events(whole: bytes) -> Iterator[tuple[int, int]]:
     start = 0
-    for found in _EVENT_END.finditer(whole + b"\n"):  # the line break shows that no CR is half of anything
+    for found in EVENT_END.finditer(whole + b"\n"):  # the line break shows that no CR is half of anything
         end = min(found.end(), len(whole))
         yield start, end
         start = end

@@ -11,12 +11,12 @@ from tools.clean import one_line
 
 from ..context import RequestContext, context_of
 from ..dialects import openwebui
-from ..dialects.engines import EngineSearch
+from ..dialects.search_engines import EngineSearch
 from ..house import House
 from ..values.errors import refuse
 from .bodies import read_body
 from .delivery import send_json, while_connected
-from .engine_tools import EngineTools, nobody_served
+from .search_engine_tools import EngineTools, nobody_served
 
 
 class OpenWebuiSearchRoute:

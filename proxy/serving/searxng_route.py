@@ -13,8 +13,8 @@ from ..dialects.searxng import SearxngSearch
 from ..house import House
 from ..values.errors import refuse
 from .delivery import send_json, while_connected
-from .engine_doors import query_of, searches_by_get
-from .engine_tools import EngineTools
+from .search_engine_clients import query_of, searches_by_get
+from .search_engine_tools import EngineTools
 
 
 class SearxngRoute:
@@ -31,12 +31,12 @@ class SearxngRoute:
         if scope["method"] != "GET":  # HEAD: nobody searches to see a status
             raise refuse(405, "Search with GET, as SearXNG does, or with POST, as Tavily does.", code="wrong_method")
         context = context_of(scope)
-        asked = searxng.decode(query_of(scope))
+        asked = searxng.decode_search(query_of(scope))
         await while_connected(receive, self._serve(context, send, asked), context.observer)
 
     async def _serve(self, context: RequestContext, send: Send, asked: SearxngSearch) -> None:
         tools = EngineTools(self._house, context, asked.search)
         tools.check_search()
-        found = searxng.nothing(asked) if asked.beyond else await tools.search()
+        found = searxng.nothing_found(asked) if asked.beyond else await tools.search()
         headers = {"cache-control": "no-store"}  # a GET is remembered otherwise, also for who has no key
-        await send_json(send, 200, orjson.dumps(searxng.answer(asked, found)), headers)
+        await send_json(send, 200, orjson.dumps(searxng.search_answer(asked, found)), headers)

@@ -19,7 +19,7 @@ from ..house import House
 from ..values.errors import RequestError
 from .bodies import read_body
 from .delivery import send_json, while_connected
-from .engine_tools import EngineTools, nobody_served
+from .search_engine_tools import EngineTools, nobody_served
 
 
 class TavilySearchRoute:

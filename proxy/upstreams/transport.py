@@ -41,6 +41,10 @@ class Reply:
     chunks: AsyncIterator[bytes]
     failed: Failed | None = None
 
+    @property
+    def media_type(self) -> str:
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
 
 class Broken(Exception):
     """The body of a forwarded answer ended before its end; `failed` says how."""

@@ -12,6 +12,8 @@ from typing import Protocol
 from .events import Event, Failed
 from .request import ChatRequest, CitationStyle
 
+REQUEST_ID = b"x-request-id"
+
 
 class AnswerWriter(Protocol):
     """An answer on its way out: frames batch by batch, or one body of all events. What must be kept of it is kept
@@ -52,6 +54,10 @@ class Dialect(Protocol):
     @property
     def ping(self) -> bytes:
         """What keeps a silent stream alive."""
+
+    @property
+    def id_headers(self) -> Sequence[bytes]:
+        """Where its SDKs look for the id of a request: always in `REQUEST_ID`, and some at another place too."""
 
     async def decode(self, raw: bytes, owner: str) -> Decoded:
         """Refuses bad input with `RequestError`, here and nowhere later. `owner` is whose stored turns it may use."""

@@ -5,9 +5,13 @@ ids and retry times are read and dropped.
 
 from __future__ import annotations
 
+import re
+
 PING = b": ping\n\n"
 PING_EVENT = b'event: ping\ndata: {"type":"ping"}\n\n'  # where every event has a name
 DONE = b"data: [DONE]\n\n"
+_LINE_END = rb"(?>\r\n|\n|\r(?!\Z))"  # a CR at the very end may be half of a CRLF
+EVENT_END = re.compile(_LINE_END + _LINE_END)  # for who hands on events as they are
 
 
 class EventTooLong(Exception):

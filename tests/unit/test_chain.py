@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from providers import errors
-from providers.api import retry_after, with_sites
+from providers.api import retry_after
 from providers.base import Page, SearchQuery, SearchResult, SearchResults
 from providers.chain import _INSIDE, AllFailed, Failure, Found, ReadChain, SearchChain
 from providers.gateway import GRACE
+from providers.queries import with_sites
 from providers.registry import NamedProvider
 
 HIT = SearchResult("A", "https://example.org/a", "text")

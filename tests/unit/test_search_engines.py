@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.api import with_sites
 from providers.base import SearchQuery
+from providers.queries import with_sites
 from proxy.dialects import alpha_search, openwebui, searxng, tavily
-from proxy.dialects.engines import EngineDialect, ReadText, since
-from proxy.serving import engine_doors
+from proxy.dialects.search_engines import EngineDialect, ReadText, since
+from proxy.serving import search_engine_clients
 from proxy.values.errors import RequestError, failure
 from tools.ledger import Source
 from tools.render import SearchAnswer
@@ -156,7 +156,7 @@ def test_days_in_the_wrong_order_are_refused() -> None:
     [("de-CH", "CH", "de"), ("de", "", "de"), ("all", "", ""), ("auto", "", ""), ("pt_BR", "BR", "pt"), ("", "", "")],
 )
 def test_a_language_of_searxng(given: str, country: str, language: str) -> None:
-    search = searxng.decode({"q": "sky", "format": "json", "language": given}).search
+    search = searxng.decode_search({"q": "sky", "format": "json", "language": given}).search
     assert (search.country, search.language) == (country, language)
 
 
@@ -165,20 +165,22 @@ def test_a_language_of_searxng(given: str, country: str, language: str) -> None:
     [("", "", "general"), ("general", "", "general"), ("general, news", "news", "news"), (",it,news", "it", "it")],
 )
 def test_a_category_of_searxng(given: str, category: str, shown: str) -> None:
-    asked = searxng.decode({"q": "sky", "format": "json", "categories": given})
+    asked = searxng.decode_search({"q": "sky", "format": "json", "categories": given})
     assert (asked.search.arguments["category"], asked.category) == (category, shown)
 
 
 def test_pages_of_searxng() -> None:
-    first, second, third = (searxng.decode({"q": "sky", "format": "json", "pageno": page}) for page in ("", "2", "3"))
+    first, second, third = (
+        searxng.decode_search({"q": "sky", "format": "json", "pageno": page}) for page in ("", "2", "3")
+    )
     assert [asked.search.limit for asked in (first, second)] == [10, 20]
     assert [asked.beyond for asked in (first, second, third)] == [False, False, True]
-    shown = searxng.answer(second, FOUND)
+    shown = searxng.search_answer(second, FOUND)
     assert [row["url"] for row in shown["results"]] == [source.url for source in SOURCES[10:]]
     assert shown["results"][0]["positions"] == [11]
     assert shown["answers"] == []
-    assert searxng.answer(first, FOUND)["answers"] == ["Blue."]
-    assert searxng.answer(third, searxng.nothing(third))["results"] == []
+    assert searxng.search_answer(first, FOUND)["answers"] == ["Blue."]
+    assert searxng.search_answer(third, searxng.nothing_found(third))["results"] == []
 
 
 @pytest.mark.parametrize(
@@ -198,7 +200,7 @@ def test_pages_of_searxng() -> None:
     ],
 )
 def test_domains_as_people_write_them_for_an_engine(q: str, text: str, allowed: list[str], blocked: list[str]) -> None:
-    arguments = searxng.decode({"q": q, "format": "json"}).search.arguments
+    arguments = searxng.decode_search({"q": q, "format": "json"}).search.arguments
     given = [arguments[name] for name in ("query", "allowed_domains", "blocked_domains")]
     assert given == [text, allowed, blocked]
 
@@ -209,21 +211,21 @@ def test_domains_as_people_write_them_for_an_engine(q: str, text: str, allowed: 
 )
 def test_what_our_own_provider_writes_is_read_as_it_was_meant(allowed: list[str], blocked: list[str]) -> None:
     query = SearchQuery("heat pumps", allowed_domains=tuple(allowed), blocked_domains=tuple(blocked))
-    arguments = searxng.decode({"q": with_sites(query), "format": "json"}).search.arguments
+    arguments = searxng.decode_search({"q": with_sites(query), "format": "json"}).search.arguments
     assert arguments["query"] == "heat pumps"
     assert (arguments["allowed_domains"], arguments["blocked_domains"]) == (allowed, blocked)
 
 
 @pytest.mark.parametrize("page", ["3", "9999", "10000", "999999", "9" * 100])
 def test_beyond_the_last_page_there_is_nothing(page: str) -> None:
-    asked = searxng.decode({"q": "sky", "format": "json", "pageno": page})
+    asked = searxng.decode_search({"q": "sky", "format": "json", "pageno": page})
     assert asked.beyond
-    assert searxng.answer(asked, searxng.nothing(asked))["results"] == []
+    assert searxng.search_answer(asked, searxng.nothing_found(asked))["results"] == []
 
 
 @pytest.mark.parametrize("page", ["0", "-1", "1.0", " 1", "１", "1e3"])
 def test_what_is_no_page(page: str) -> None:
-    assert "pageno" in refused(searxng.decode, {"q": "sky", "format": "json", "pageno": page})
+    assert "pageno" in refused(searxng.decode_search, {"q": "sky", "format": "json", "pageno": page})
 
 
 # Open WebUI
@@ -268,14 +270,14 @@ def basic(text: str) -> list[bytes]:
 def test_a_password_is_the_key(given: list[bytes], key: bytes) -> None:
     headers = {b"authorization": given}
     for scope in (scope_of("GET", "/search"), scope_of("GET", "/", "q=sky")):
-        assert engine_doors.with_password_as_key(scope, headers)[b"authorization"] == [key]
+        assert search_engine_clients.with_password_as_key(scope, headers)[b"authorization"] == [key]
     for scope in (scope_of("POST", "/search"), scope_of("GET", "/"), scope_of("GET", "/v1/models", "q=x")):
-        assert engine_doors.with_password_as_key(scope, headers) == headers
+        assert search_engine_clients.with_password_as_key(scope, headers) == headers
 
 
 def test_two_passwords_are_left_to_who_refuses_them() -> None:
     headers = {b"authorization": [*basic("x:a"), *basic("x:b")]}
-    assert engine_doors.with_password_as_key(scope_of("GET", "/search"), headers) == headers
+    assert search_engine_clients.with_password_as_key(scope_of("GET", "/search"), headers) == headers
 
 
 @pytest.mark.parametrize(
@@ -300,7 +302,7 @@ async def test_a_key_in_a_body_however_it_comes(body: bytes, key: bytes | None, 
     async def receive() -> Any:
         return waiting.pop(0) if waiting else {"type": "http.disconnect"}
 
-    headers, again = await engine_doors.with_key_of_body(scope_of("POST", "/search"), {}, receive, 5)
+    headers, again = await search_engine_clients.with_key_of_body(scope_of("POST", "/search"), {}, receive, 5)
     assert headers.get(b"authorization") == ([key] if key else None)
     assert [await again() for _ in sent] == sent
     assert await again() == {"type": "http.disconnect"}
@@ -316,7 +318,7 @@ async def test_a_body_is_read_for_its_key_only_where_no_header_holds_one() -> No
         (scope_of("POST", "/v1/search"), {}),
         (scope_of("GET", "/search"), {}),
     ):
-        assert await engine_doors.with_key_of_body(scope, headers, receive, 5) == (headers, receive)
+        assert await search_engine_clients.with_key_of_body(scope, headers, receive, 5) == (headers, receive)
 
 
 def test_a_refusal_stands_where_every_client_looks() -> None:
@@ -363,4 +365,4 @@ def test_a_body_is_a_request_or_is_refused_with_a_reason(decode: Any, body: dict
 
 @given(asked=st.dictionaries(st.sampled_from(["q", "pageno", "time_range", "language", "categories"]), st.text()))
 def test_an_address_is_a_search_or_is_refused_with_a_reason(asked: dict[str, str]) -> None:
-    assert re.fullmatch(r"(400 .{10,500})?", reason_of(searxng.decode, {"format": "json", **asked}))
+    assert re.fullmatch(r"(400 .{10,500})?", reason_of(searxng.decode_search, {"format": "json", **asked}))

@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from providers.api import ServiceApi, _wait, as_day, check_base_url, days_of, google_time, part, records, with_sites
+from providers.api import ServiceApi, _wait
 from providers.base import SearchQuery, TimeRange
 from providers.errors import AuthFailed, NoResults, ProviderError, QuotaExceeded, RateLimited
+from providers.queries import days_of, google_time, with_sites
+from providers.rows import as_day, part, records
+from providers.settings import check_base_url
 
 
 @pytest.mark.parametrize(

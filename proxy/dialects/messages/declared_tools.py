@@ -5,7 +5,6 @@ vendor knows them. For a name that the model calls it knows what the client call
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,9 +12,6 @@ from typing import Any
 from ...values.errors import RequestError, quoted, refuse
 from ..search import is_hosted_search
 from ..tool_names import short_enough
-
-_TELLABLE = re.compile(r"[A-Za-z0-9_.:-]{1,48}")  # what may stand in a header
-_MOST_TOLD = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +44,8 @@ def declared_tools(given: Sequence[Any]) -> DeclaredTools:
         elif is_hosted_search(tool):
             hosted.append(_without_empty_lists(tool))
         else:
-            left_out.append(kind if isinstance(kind, str) and _TELLABLE.fullmatch(kind) else "other")
-    return DeclaredTools(functions, hosted, tuple(dict.fromkeys(left_out))[:_MOST_TOLD], names)
+            left_out.append(kind if isinstance(kind, str) else "other")
+    return DeclaredTools(functions, hosted, tuple(dict.fromkeys(left_out)), names)
 
 
 def _function(tool: Mapping[str, Any], param: str) -> dict[str, Any]:
@@ -81,7 +77,7 @@ def chat_tool_choice(choice: Any, tools: DeclaredTools) -> Any:
     if kind not in plain:
         raise _wrong("`tool_choice.type` must be 'auto', 'any', 'none' or 'tool'.")
     if kind == "any" and tools.left_out and not (tools.functions or tools.hosted):
-        raise _wrong(f"Only its vendor knows a tool of type '{tools.left_out[0]}': it cannot be forced here.")
+        raise _wrong(f"Only its vendor knows a tool of type {quoted(tools.left_out[0])}: it cannot be forced here.")
     return plain[kind] if kind != "auto" or tools.functions else None
 
 

@@ -11,7 +11,7 @@ import orjson
 
 from ...answering.turns import keys_in
 from ...store.store import Store
-from ...values.dialect import Decoded
+from ...values.dialect import REQUEST_ID, Decoded
 from ...values.events import Event, Failed
 from ...values.messages import said_since_question
 from ...values.request import ChatRequest, CitationStyle
@@ -20,7 +20,7 @@ from .encoder import LONGEST_QUOTE, Encoder
 from .errors import error_body, error_event, status_of
 from .handles import Handles
 from .history import conversation
-from .models import LastModels
+from .last_models import LastModels
 from .request import decode
 
 
@@ -28,6 +28,7 @@ class MessagesDialect:
     name = "messages"
     citation_style: CitationStyle = "link"
     ping = PING_EVENT
+    id_headers = (REQUEST_ID, b"request-id")
 
     def __init__(self, store: Store, models: LastModels | None = None) -> None:
         self._store = store

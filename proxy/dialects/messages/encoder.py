@@ -30,7 +30,7 @@ from ...values.events import (
     UsageSeen,
 )
 from ...values.messages import answered_id, calls_in, text_of
-from ..proof_fields import marker_fields
+from ..proof_fields import proof_fields
 from .blocks import Block, CallBlock, PlainBlock, ServerCallBlock, TextBlock, ThinkingBlock
 from .errors import error_event
 from .found import ShownCalls, ToldCall, as_known
@@ -237,9 +237,8 @@ class Encoder:
             "url": source.url,
             "title": source.title,
             "encrypted_index": self._handles.seal({**known, **marked}),
-            "cited_text": proof.quote or source.title[:LONGEST_QUOTE],
-            **({"basis": proof.basis} if proof.basis else {}),
-            **marker_fields(citation),
+            "cited_text": source.title[:LONGEST_QUOTE],
+            **proof_fields(citation),
         }
 
     # Thinking

@@ -16,8 +16,8 @@ from tools.ledger import Source
 
 from ...values.events import ToolFinished, ToolStarted
 from .blocks import ServerCallBlock
+from .fenced_pages import pages_in
 from .handles import Handles
-from .passages import pages_in
 
 
 class ToldCall(NamedTuple):

@@ -79,7 +79,7 @@ class _Reader:
         self._given: dict[tuple[str, Basis], list[str]] = {}  # what the model has read of a source
         self._handles = handles
         self._names = {tool["function"]["name"] for tool in tools.functions}
-        self._searches: dict[str, Mapping[str, Any]] = {}  # id → a server tool's use that waits for its result
+        self._uses: dict[str, Mapping[str, Any]] = {}  # id → a server tool's use that waits for its result
         self._said = GatheredFields()  # by the turn under way: text and thinking come in blocks
         self._has_text = False  # of that turn
 
@@ -173,7 +173,7 @@ class _Reader:
                 self._call(block)
             elif kind == "server_tool_use":
                 self._turn()
-                self._searches[str(block.get("id"))] = block
+                self._uses[str(block.get("id"))] = block
             elif kind in ("web_search_tool_result", "web_fetch_tool_result"):
                 self._read_found(block)
 
@@ -238,7 +238,7 @@ class _Reader:
 
     def _read_found(self, block: Mapping[str, Any]) -> None:
         shown = str(block.get("tool_use_id"))
-        use = self._searches.pop(shown, None)
+        use = self._uses.pop(shown, None)
         last = self.history.entries[-1] if self.history.entries else None
         if use is None or not isinstance(last, AssistantTurn):
             return

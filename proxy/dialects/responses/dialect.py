@@ -10,7 +10,7 @@ import orjson
 
 from tools.ledger import joined
 
-from ...values.dialect import Decoded
+from ...values.dialect import REQUEST_ID, Decoded
 from ...values.events import Failed
 from ...values.request import ChatRequest, CitationStyle
 from ...values.sse import PING, encode
@@ -25,6 +25,7 @@ class ResponsesDialect:
     name = "responses"
     citation_style: CitationStyle = "link"
     ping = PING
+    id_headers = (REQUEST_ID,)
 
     def __init__(self, state: ResponseState) -> None:
         self._state = state

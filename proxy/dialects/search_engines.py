@@ -14,7 +14,7 @@ import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, ValidationError
 from pydantic_core import PydanticCustomError
 
-from ..values.dialect import Decoded
+from ..values.dialect import REQUEST_ID, Decoded
 from ..values.errors import refuse
 from ..values.events import Failed
 from ..values.request import CitationStyle
@@ -98,6 +98,7 @@ class EngineDialect:
     name = "engine"
     citation_style: CitationStyle = "none"
     ping = PING
+    id_headers = (REQUEST_ID,)
 
     async def decode(self, raw: bytes, owner: str) -> Decoded:
         raise refuse(404, "No model answers here.", code="not_found")

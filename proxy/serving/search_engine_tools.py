@@ -16,7 +16,7 @@ from tools.render import SearchAnswer, sentence
 from tools.web_search import SearchArguments
 
 from ..context import RequestContext
-from ..dialects.engines import EngineSearch, ReadText
+from ..dialects.search_engines import EngineSearch, ReadText
 from ..house import House
 from ..values.errors import RequestError, refuse
 from ..values.language import accepted_language
