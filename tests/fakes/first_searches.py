@@ -12,7 +12,7 @@ import yaml
 
 TABLE = Path(__file__).parents[1] / "data" / "first_searches.yaml"
 HELD_OUT = 3  # every third message of the file
-AFTERWARDS = "Afterwards"  # thought of when the rule was written
+AFTERWARDS = ("Afterwards", "Hostile")  # thought of when the rule was written, or found against it
 
 
 class Row(NamedTuple):
@@ -41,6 +41,6 @@ def _row(number: int, language: str, wanted: str, entry: Any) -> Row:
 
 
 def _part(number: int, language: str) -> str:
-    if language == AFTERWARDS:
+    if language in AFTERWARDS:
         return "afterwards"
     return "tuned" if number % HELD_OUT else "held out"
