@@ -200,7 +200,7 @@ def test_a_long_text_is_written_once() -> None:
 
 
 async def test_texts_of_sources_stand_with_the_last_item_alone() -> None:
-    """Each item of an answer knows its sources; with their texts an answer of many searches would be kept many times."""
+    """Each item of an answer knows its sources; with all their texts an answer would be kept many times over."""
     store = MemoryStore()
     state = ResponseState(store)
     items = [{"id": f"ws_{n}", "type": "web_search_call"} for n in range(3)] + [{"id": "msg_1", "type": "message"}]
