@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 
 USUAL = "cp1252"
 SAMPLE = 20_000  # bytes: enough to tell, and some milliseconds of work
-_TAGS = re.compile(rb"<(?:script|style)\b.*?</(?:script|style)|<[^<>]*>", re.IGNORECASE | re.DOTALL)
+# A script that does not end goes on to the end, as it does to browsers; looking again from each one would take forever.
+_TAGS = re.compile(rb"<(?:script|style)\b.*?(?:</(?:script|style)|\Z)|<[^<>]*>", re.IGNORECASE | re.DOTALL)
 _WORD = re.compile(rb"[A-Za-z\x80-\xff]*[\x80-\xff][A-Za-z\x80-\xff]*")
 _BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
 _TEXT_BEYOND_ASCII = re.compile(rb"[^\r\n<>]*[\x80-\xff][^\r\n<>]*")

@@ -14,7 +14,6 @@ from .charsets import charset_of
 Kind = Literal["html", "pdf", "text", "json", "xml", "binary"]
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-_BARE_UTF16 = {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
 _META = re.compile(rb"<(?:meta|\?xml)[^>]{0,200}?(?:charset|encoding)\s*=\s*[\"']?\s*([\w.:-]{2,40})", re.IGNORECASE)
 # What browsers take these names for: the wider set that pages really use.
 _WIDER = {
@@ -59,8 +58,8 @@ def decode(body: bytes, charset: str) -> str:
     for mark, name in _BOMS:
         if body.startswith(mark):
             return body[len(mark) :].decode(name, "replace")
-    if body[:2] in _BARE_UTF16:
-        return body.decode(_BARE_UTF16[body[:2]], "replace")
+    if name := _bare_utf16(body):
+        return body.decode(name, "replace")
     declared = _declared(body, charset)
     names = [*_of_ascii(body), *declared, "utf-8"] if body.isascii() else ["utf-8", *declared]
     for name in names:
@@ -97,9 +96,19 @@ def _is_binary(head: bytes) -> bool:
     controls = len(head) - len(head.translate(None, _CONTROL))
     if head.startswith(_MAGIC) or (controls and (head.startswith(_LETTERED_MAGIC) or head[4:8] == b"ftyp")):
         return True
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or head[:2] in _BARE_UTF16:
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or _bare_utf16(head):
         return False
     return controls > len(head) // 50
+
+
+def _bare_utf16(body: bytes) -> str:
+    """Which UTF-16 it is that has no mark, by its first letters: of ASCII every other byte is nothing."""
+    first, second = body[:8:2], body[1:8:2]
+    if len(second) == 4 and not any(second) and all(first) and first.isascii():
+        return "utf-16-le"
+    if len(second) == 4 and not any(first) and all(second) and second.isascii():
+        return "utf-16-be"
+    return {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}.get(body[:2], "")
 
 
 def _known(name: str) -> str:
@@ -109,7 +118,7 @@ def _known(name: str) -> str:
         return ""
     try:
         return codecs.lookup(name).name
-    except LookupError:
+    except (LookupError, ValueError):  # labels are anybody's: NULs and halves of characters are in them too
         return ""
 
 

@@ -107,7 +107,7 @@ def _read(body: bytes, content_type: str, charset: str, url: str, own: bool) -> 
         return _read_html(text, url, own)
     if kind == "text":
         return _read_plain(text.strip(), content_type, url)
-    return Extracted("", f"```{kind}\n{text.strip()}\n```", None, _links(_BARE_LINK.findall(text)))
+    return Extracted("", as_code(text.strip(), kind), None, _links(_BARE_LINK.findall(text)))
 
 
 def _read_plain(text: str, content_type: str, url: str) -> Extracted:

@@ -54,10 +54,10 @@ def is_program(text: str, content_type: str, url: str) -> bool:
     return not _TICKS.search(text) and _looks_like_program(text)
 
 
-def as_code(text: str) -> str:
+def as_code(text: str, language: str = "") -> str:
     """In a code block whose fence stands nowhere in it."""
     fence = "`" * (max((len(run) for run in re.findall(r"`{3,}", text)), default=2) + 1)
-    return f"{fence}\n{text}\n{fence}"
+    return f"{fence}{language}\n{text}\n{fence}"
 
 
 def with_whole_addresses(markdown: str, url: str) -> str:

@@ -252,7 +252,7 @@ async def test_an_index_of_another_version_is_made_anew(docs: Path, tmp_path: Pa
 
 SEARCHING = """
 import asyncio, sys
-from providers.base import MOST_LINKS, SearchQuery, SearchResults
+from providers.base import SearchQuery, SearchResults
 from providers.services.local import Local
 async def main():
     service = Local(Local.Settings(path=sys.argv[1], index=sys.argv[2], wait=100))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from providers.web.charsets import SAMPLE
-from providers.web.decode import decode
+from providers.web.decode import decode, sniff
 
 TEXTS = {
     "ja": (
@@ -108,3 +108,21 @@ def test_a_long_text_may_be_cut_within_a_character_to_tell(shift: int) -> None:
 @given(st.binary(max_size=300))
 def test_any_bytes_are_some_text(body: bytes) -> None:
     assert isinstance(decode(body, ""), str)
+
+
+@pytest.mark.parametrize("label", ["gb\0", "mac\udcff", "utf-8\0", "x" * 100_000, "rot13", "idna"], ids=ascii)
+def test_whatever_a_label_says(label: str) -> None:
+    assert decode("<p>Привет</p>".encode(), label) == "<p>Привет</p>"
+
+
+@pytest.mark.parametrize("charset", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("text", ["Hello world. " * 9, "\n\n  <html><p>Привет</p></html>", "<p>Привет</p>"])
+def test_utf_16_without_a_mark(charset: str, text: str) -> None:
+    body = text.encode(charset)
+    assert decode(body, "") == text
+    assert sniff(body, "text/plain") != "binary"
+
+
+def test_scripts_that_never_end() -> None:
+    """Quadratic work would not come to an end here before the test is stopped."""
+    assert decode(b"<script>\xff" * 120_000, "").startswith("<script>")

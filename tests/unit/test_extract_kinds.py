@@ -225,3 +225,8 @@ class TestPdf:
     def test_refusals_are_sentences(self, body: bytes, message: str) -> None:
         with pytest.raises(Unavailable, match=message):
             extract(body, "application/pdf", "", URL)
+
+
+def test_data_does_not_end_the_block_that_it_stands_in() -> None:
+    body = b'{"a": "x"}\n```\n# Not data'
+    assert extract(body, "application/json", "", URL).text == f"````json\n{body.decode()}\n````"

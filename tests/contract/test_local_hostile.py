@@ -1,5 +1,5 @@
-"""The index of `local` where somebody else has a hand in it: full disks, files and locks of others, documents that
-were swapped, links and names without end. Real folders, files and processes."""
+"""The folder of `local` and its index in hostile hands: files that are swapped, shared places, a full disk, links
+without end. Real folders, files and processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ PROJECT = Path(__file__).parents[2]
 @pytest.fixture
 def docs(tmp_path: Path) -> Path:
     folder = tmp_path / "handbook"
-    write(folder, "install.md", "# Installing\n\nRun the installer.")
     write(folder, "notes.txt", "plain notes about turbines")
     return folder
 
