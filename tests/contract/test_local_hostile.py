@@ -1,5 +1,5 @@
-"""The folder of `local` and its index in hostile hands: files that are swapped, shared places, a full disk, links without
-end. Real folders, files and processes."""
+"""The folder of `local` and its index in hostile hands: files that are swapped, shared places, a full disk, links
+without end. Real folders, files and processes."""
 
 from __future__ import annotations
 
