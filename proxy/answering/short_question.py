@@ -12,7 +12,7 @@ from tools.clean import clean
 from tools.provenance import normalise, urls_in
 
 from . import question_words as words
-from .task_words import LOOK_UP, TASK
+from .task_words import BESIDE, LOOK_UP, TASK
 
 MOST_WORDS = 12
 LONGEST_MESSAGE = 12_000  # of a longer one the beginning and the end are read: there the request stands
@@ -38,7 +38,7 @@ _QUESTION_MARK = re.compile(r"[?？؟]")
 _INNER_MARK = re.compile(r"[.,;!،؛](?:\s|$)")
 # Addresses of people, numbers of accounts and telephones, markup and data: no question of a person's holds them.
 _NOT_SAID = re.compile(
-    r"@|[<>{}|=\\]|\d(?:[ ./-]?\d){6,}|\S{30,}|(?=\S*\d)(?=\S*[a-z])(?=\S*[A-Z])[\w-]{12,}|\w[(\[]"
+    r"@|[<>{}|=\\]|\d(?:[ ./-]?\d){6,}|(?:\d{1,3}\.){3}\d|\S{30,}|(?=\S*\d)(?=\S*[a-z])(?=\S*[A-Z])[\w-]{12,}|\w[(\[]"
     r"|\b(?i:pass(?:word|code|wort)|contraseña|пароль)\W+\w*\d|\b(?:SELECT|INSERT|UPDATE|DELETE)\b.*\b(?:FROM|INTO|SET|WHERE)\b"
 )
 
@@ -74,8 +74,9 @@ class Message:
         place = next((place for place in (0, -1) if short_question(self.lines[place])), None)
         if place is None or any(map(is_task, self.lines)):
             return ""
-        others = _length(self.lines[1:] if place == 0 else self.lines[:-1])
-        return self.lines[place] if others <= (_MOST_BEHIND if place == 0 else _MOST_BEFORE) else ""
+        others = self.lines[1:] if place == 0 else self.lines[:-1]
+        short = _length(others) <= (_MOST_BEHIND if place == 0 else _MOST_BEFORE)
+        return self.lines[place] if short and all(map(_may_stand_beside, others)) else ""
 
     def _is_personal(self, said: str) -> bool:
         plain = words.COURTESY.sub(" ", words.ANYBODY.sub(" ", said)).strip(_MARKS)
@@ -102,6 +103,8 @@ def short_question(line: str) -> str:
     if place is None or _NOT_SAID.search(line) or is_task(line):
         return ""
     before, asked, behind = sentences[:place], sentences[place], sentences[place + 1 :]
+    if not all(map(_may_stand_beside, (*before, *behind))):
+        return ""
     if _length(before) > _MOST_BEFORE or _length(behind) > _MOST_BEHIND or _is_personal(line, asked):
         return ""
     return " ".join(asked.strip(_MARKS).split()) if _FEWEST_WORDS <= _length([asked]) <= MOST_WORDS else ""
@@ -177,15 +180,16 @@ def _asked_in(line: str) -> str:
     sentences = [sentence for sentence in _SENTENCE.split(line) if WORD.search(sentence)]
     asked = [sentence for sentence in sentences if asking_languages(sentence)]
     if asked:
-        return "" if _points(asked) and len(sentences) > len(asked) else " ".join(asked)
+        return " ".join(asked) if all(map(_may_stand_beside, sentences)) else ""
     if len(sentences) > 1:
         return ""
     marked = _QUESTION_MARK.search(line) is not None and count_words(line) <= MOST_WORDS
     return line if marked or LOOK_UP.search(line) or count_words(line) <= _MOST_TYPED else ""
 
 
-def _points(sentences: Iterable[str]) -> bool:
-    return any(_holds(sentence, words.POINTING) for sentence in sentences)
+def _may_stand_beside(sentence: str) -> bool:
+    """Another question, a greeting, or how to answer."""
+    return bool(asking_languages(sentence)) or BESIDE.match(sentence) is not None
 
 
 def _named_pages(text: str) -> Iterable[str]:

@@ -71,3 +71,17 @@ LOOK_UP = re.compile(
     r"|^\W*(?:найди|покажи|скажи|сравни)\b|^\W*(?:ابحث|أخبرني|قارن)(?!\w)|^\W*(?:查|搜索|搜|找|告诉我)|(?:教えて|調べて)",
     re.IGNORECASE,
 )
+# All that may stand beside a question: a greeting, thanks, and how to answer. Whatever else does may be an order to do
+# something with the question, in words that no table has.
+_GREETINGS = (
+    "hi hello hey hallo guten servus moin bonjour salut hola buenas buenos привет здравствуйте مرحبا السلام ciao "
+    "buongiorno olá oi hoi dag thanks thank_you quick_question danke merci gracias спасибо شكرا grazie obrigado "
+    "obrigada bedankt briefly be_brief keep_it_short short_answer in_one_sentence kurz brièvement кратко"
+)
+BESIDE = re.compile(
+    rf"\W*(?:{_POLITE}\W+)?(?:{_any_of(_GREETINGS)}(?:\W+\w+)?\W*$"
+    r"|(?:answer|respond|reply|antworte|antworten|réponds|répondez|responde|responda|ответь|ответьте|أجب|rispondi|antwoord)"
+    r"(?=\W*$|\s+(?:in|with|briefly|shortly|only|please|using|kurz|bitte|auf|en|em|brièvement|brevemente|кратко|коротко)\b)"
+    r"|你好|您好|谢谢|謝謝|请回答|请简|こんにちは|ありがとう|簡単に)",
+    re.IGNORECASE,
+)
