@@ -82,6 +82,7 @@ BESIDE = re.compile(
     rf"\W*(?:{_POLITE}\W+)?(?:{_any_of(_GREETINGS)}(?:\W+\w+)?\W*$"
     r"|(?:answer|respond|reply|antworte|antworten|réponds|répondez|responde|responda|ответь|ответьте|أجب|rispondi|antwoord)"
     r"(?=\W*$|\s+(?:in|with|briefly|shortly|only|please|using|kurz|bitte|auf|en|em|brièvement|brevemente|кратко|коротко)\b)"
+    r"|(?:search|look)(?:\s+(?:it|this|that))?\s+(?:the\s+(?:web|internet)|online|up|it\s+up)(?:\s+please)?\W*$"
     r"|你好|您好|谢谢|謝謝|请回答|请简|こんにちは|ありがとう|簡単に)",
     re.IGNORECASE,
 )
