@@ -16,7 +16,7 @@ from providers.web.egress import Egress
 
 from ..config.environment import OLLAMA
 from ..config.upstreams import UpstreamConfig
-from ..upstreams.session import PROXY_CODES
+from ..upstreams.failures import PROXY_CODES
 
 # What a search and a page are tried with: some remedies name them.
 PROBE_TEXT = "web search"

@@ -1,4 +1,4 @@
-"""The body of an upstream's answer, read within limits: of size, and of silence. Handed an aiohttp response; hands on
+"""The body of an upstream's answer, read within limits: of size, and of silence. Handed an `Answer`; hands on
 its bytes as they come, all of them at once, or what an error says.
 """
 
@@ -7,11 +7,10 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-import aiohttp
-
 from ..values.sse import EventTooLong
+from .wire import Answer, WireError
 
-HTTP_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
+HTTP_ERRORS = (WireError, TimeoutError, OSError)
 MOST_ANSWER = 64 << 20  # bytes, where nobody says otherwise
 _MOST_OF_ERROR = 100_000  # bytes
 _LAST_BYTES = 0.05  # how long the end of a body is awaited, so that its connection can be used again
@@ -20,20 +19,18 @@ _LAST_BYTES = 0.05  # how long the end of a body is awaited, so that its connect
 class AnswerBody:
     """`most` bytes, or `EventTooLong` is raised; silent for `idle` seconds at most, or `TimeoutError`."""
 
-    def __init__(self, response: aiohttp.ClientResponse, most: int, idle: float) -> None:
-        self._content = response.content
+    def __init__(self, answer: Answer, most: int, idle: float) -> None:
+        self._answer = answer
         self._left = most
         self._idle = idle
 
     async def read(self) -> bytes:
         """What has come by now; nothing at the end."""
-        async with asyncio.timeout(self._idle):
-            return self._counted(await self._content.readany())
+        return self._counted(await self._answer.read(self._idle))
 
     async def first(self, patience: float | None) -> bytes:
         """The first that is not blank: only that says what this is. The first byte may take as long as `patience`."""
-        async with asyncio.timeout(patience):
-            data = self._counted(await self._content.readany())
+        data = self._counted(await self._answer.read(patience))
         while data.isspace():
             data = await self.read()
         return data
@@ -49,7 +46,7 @@ class AnswerBody:
         parts, size = [], 0
         with suppress(*HTTP_ERRORS):
             async with asyncio.timeout(self._idle):
-                while size <= _MOST_OF_ERROR and (data := await self._content.readany()):
+                while size <= _MOST_OF_ERROR and (data := await self._answer.read(None)):
                     parts.append(data)
                     size += len(data)
         return b"".join(parts) if size <= _MOST_OF_ERROR else b""
@@ -58,7 +55,7 @@ class AnswerBody:
         """Reads the last bytes of a body that has said everything: a connection left in its middle is lost."""
         with suppress(TimeoutError, EventTooLong):
             async with asyncio.timeout(_LAST_BYTES):
-                while self._counted(await self._content.readany()):
+                while self._counted(await self._answer.read(None)):
                     pass
 
     def _counted(self, data: bytes) -> bytes:

@@ -10,11 +10,20 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from providers.web.egress import Failing, happening
+
 from ..values.errors import failure
 from ..values.events import Failed
 from ..values.secrets import masked
 
 ADVICE = ("retry-after", "retry-after-ms", "x-should-retry")  # headers of a failure that are for whoever asks again
+
+_PROXY: dict[Failing, str] = {
+    "unreachable": "upstream_proxy_unreachable",
+    "credentials": "upstream_proxy_auth",
+    "refused": "upstream_proxy_refused",
+}
+PROXY_CODES = {code: kind for kind, code in _PROXY.items()}
 
 _OVERFLOW = re.compile(
     r"context[ _-]?(?:length|size|window|limit)|(?:exceed|larger than|longer than|too (?:long|large|many)).{0,60}"
@@ -62,6 +71,14 @@ def unreachable(upstream: str) -> Failed:
 def hung_up(upstream: str) -> Failed:
     text = f"Upstream '{upstream}' closed the connection without an answer."
     return failure(502, text, code="upstream_unreachable", retry=True)
+
+
+def proxy_failed(upstream: str, kind: Failing, error: BaseException) -> Failed:
+    """The proxy on the way to an upstream stopped it, and `error` says so."""
+    if kind == "unreachable" and lacks_descriptors([error, *filter(None, [error.__cause__])]):
+        return overloaded()
+    text = f"The proxy before upstream '{upstream}' {happening(kind)}."
+    return failure(502, text, code=_PROXY[kind], retry=kind == "unreachable")
 
 
 def not_trusted(upstream: str) -> Failed:

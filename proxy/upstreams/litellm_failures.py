@@ -32,7 +32,7 @@ from .failures import (
     timed_out,
     unreachable,
 )
-from .session import proxy_failure
+from .litellm_session import proxy_failure
 
 log = logging.getLogger("groundwire")
 

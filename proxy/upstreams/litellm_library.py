@@ -35,7 +35,7 @@ _SILENT: dict[str, Any] = {
     "drop_params": False,  # a dropped `tools` or `response_format` would be a silent lie
     "modify_params": False,
     "use_litellm_proxy": False,
-    "aiohttp_trust_env": False,  # proxies are our business: see `session.py`
+    "aiohttp_trust_env": False,  # proxies are our business: see `litellm_session.py`
     "disable_aiohttp_trust_env": True,
     "disable_hf_tokenizer_download": True,  # else it fetches tokenizers to count with, while everybody waits
     "REPEATED_STREAMING_CHUNK_LIMIT": sys.maxsize,  # it takes a long row of equal pieces for a broken model

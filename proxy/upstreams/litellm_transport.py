@@ -29,8 +29,8 @@ from .failures import masked_failure
 from .litellm_answers import Extras, answer_json, bound_and_mend, chunk_json
 from .litellm_failures import litellm_failure
 from .litellm_library import ask, believe, load, loaded
+from .litellm_session import open_session
 from .server_json import parse
-from .session import open_session
 
 _CLIENT_NAMES = (
     "messages stream stream_options tools tool_choice parallel_tool_calls functions function_call response_format "

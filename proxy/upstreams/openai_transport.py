@@ -1,5 +1,5 @@
-"""The fast transport: any server that speaks Chat Completions, over aiohttp. Handed a request body, hands on events per
-network read; or forwards bytes both ways. Every exception of the HTTP client ends here.
+"""The fast transport: any server that speaks Chat Completions, over connections of our own. Handed a request body,
+hands on events per network read; or forwards bytes both ways. Every exception of the connections ends here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-import aiohttp
 import orjson
 from yarl import URL
 
@@ -27,6 +26,7 @@ from ..values.sse import EventTooLong, SSEDecoder
 from ..watching.contents import Contents
 from .answer_body import HTTP_ERRORS, MOST_ANSWER, AnswerBody
 from .chunks import ChunkReader
+from .connections import Connections, ConnectTimeout, NotConnected, NotTrusted, ProxyFailed
 from .failures import (
     ADVICE,
     hung_up,
@@ -35,21 +35,30 @@ from .failures import (
     masked_failure,
     not_trusted,
     overloaded,
+    proxy_failed,
     timed_out,
     unreachable,
 )
 from .repairs import ALL_ON
 from .server_json import parse
-from .session import open_session, proxy_failure
 from .transport import Broken, Reply
+from .wire import Answer, BrokenOff, NotHTTP
 
 log = logging.getLogger("groundwire")
 
 CHAT = "/chat/completions"
 _PROPS = "/props"
 _FORWARDED_DOWN = frozenset(
-    {"content-type", "content-disposition", "retry-after", "retry-after-ms", "x-should-retry", "openai-processing-ms"}
+    {
+        b"content-type",
+        b"content-disposition",
+        b"retry-after",
+        b"retry-after-ms",
+        b"x-should-retry",
+        b"openai-processing-ms",
+    }
 )
+_JSON = {"content-type": "application/json"}
 _MODELS_AGE = 60.0
 _MODELS_LIMIT = 10.0
 
@@ -70,18 +79,17 @@ class OpenAITransport:
         egress: Egress = DIRECT,
     ) -> None:
         self.name = name
-        self._egress = egress
-        self._base = base_url.rstrip("/")
-        self._chat_url = URL(self._base + CHAT)  # parsed once: it is asked for all day
-        self._headers = {"Accept-Encoding": "identity", "User-Agent": "groundwire", **(headers or {})}
+        base = base_url.rstrip("/")
+        self._path = URL(base).raw_path.rstrip("/")
+        always = {"accept-encoding": "identity", "user-agent": "groundwire"}
+        always |= {name.lower(): value for name, value in (headers or {}).items()}
         if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
+            always["authorization"] = f"Bearer {api_key}"
+        self._connections = Connections(base, always, egress, connect_timeout)
         self._secrets = (api_key, *header_secrets(headers or {}), *egress.secrets)
-        self._connect_timeout = connect_timeout
         self._first_byte_timeout = first_byte_timeout
         self._idle_timeout = idle_timeout
         self._max_answer = max_answer
-        self._session: aiohttp.ClientSession | None = None
         self._models: tuple[float, list[dict[str, Any]] | Failed] = (0.0, [])
         self._off = off  # the repairs that are switched off
 
@@ -91,7 +99,7 @@ class OpenAITransport:
         reader = ChunkReader(self._off, names)
         passed = headers.get("authorization", "")
         try:
-            async with await self._send("POST", CHAT, headers, orjson.dumps(body), self._patience(body)) as response:
+            with await self._send("POST", CHAT, headers, orjson.dumps(body), self._patience(body)) as response:
                 if failed := await self._refused(response, passed):
                     yield [failed]
                     return
@@ -104,12 +112,12 @@ class OpenAITransport:
                 yield reader.flush() if reader.complete else [self._failure(error, begun=reader.begun)]
 
     async def _events(
-        self, response: aiohttp.ClientResponse, reader: ChunkReader, patience: float | None, passed: str
+        self, response: Answer, reader: ChunkReader, patience: float | None, passed: str
     ) -> AsyncGenerator[list[Event], None]:
         """An accepted answer, whatever it is labelled: a stream, one JSON body, or a page that is no answer at all."""
         body = self._body(response)
         data = await body.first(patience)
-        if is_json(response.content_type, data):
+        if is_json(response.media_type, data):
             answer = parse(await body.whole(data))
             if answer is None:
                 yield [_bad_response("The model's server sent an answer that is not valid JSON.")]
@@ -145,7 +153,7 @@ class OpenAITransport:
         except HTTP_ERRORS as error:
             yield _own_reply(self._failure(error, begun=False))
             return
-        async with response:
+        with response:
             if response.status < 300:
                 yield Reply(response.status, _headers_down(response), self._chunks(response))
             else:
@@ -163,10 +171,11 @@ class OpenAITransport:
 
     async def _list_models(self) -> list[dict[str, Any]] | Failed:
         try:
-            async with asyncio.timeout(_MODELS_LIMIT), await self._send("GET", "/models", {}, b"") as response:
-                if failed := await self._refused(response):
-                    return failed
-                answer = parse(await self._body(response).whole())
+            async with asyncio.timeout(_MODELS_LIMIT):
+                with await self._send("GET", "/models", {}, b"") as response:
+                    if failed := await self._refused(response):
+                        return failed
+                    answer = parse(await self._body(response).whole())
         except (*HTTP_ERRORS, EventTooLong) as error:
             return self._failure(error, begun=False)
         data = answer.get("data") if isinstance(answer, dict) else None
@@ -179,50 +188,42 @@ class OpenAITransport:
     async def _props(self) -> dict[str, Any]:
         """What llama.cpp says of itself."""
         with suppress(*HTTP_ERRORS, EventTooLong):
-            async with asyncio.timeout(_MODELS_LIMIT), await self._send("GET", _PROPS, {}, b"") as response:
-                about = parse(await self._body(response).whole()) if response.status == 200 else None
-                return about if isinstance(about, dict) else {}
+            async with asyncio.timeout(_MODELS_LIMIT):
+                with await self._send("GET", _PROPS, {}, b"") as response:
+                    about = parse(await self._body(response).whole()) if response.status == 200 else None
+                    return about if isinstance(about, dict) else {}
         return {}
 
     async def aclose(self) -> None:
-        if self._session:
-            await self._session.close()
+        self._connections.close()
 
     async def _send(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes, patience: float | None = None
-    ) -> aiohttp.ClientResponse:
-        if self._session is None:
-            self._session = open_session(self._egress, self._connect_timeout)
-        kind = {"Content-Type": "application/json"} if body else {}
-        # Encoded as it is: to decode and encode it again would undo the checks that a path has passed.
-        base = self._base.removesuffix("/v1") if path == _PROPS else self._base
-        target = self._chat_url if path == CHAT else URL(base + path, encoded=True)
-        async with asyncio.timeout(patience):
-            return await self._session.request(
-                method, target, data=body or None, headers={**kind, **headers, **self._headers}, allow_redirects=False
-            )
+    ) -> Answer:
+        base = self._path.removesuffix("/v1") if path == _PROPS else self._path
+        sent = {"accept": "*/*", **_JSON, **headers} if body else {"accept": "*/*", **headers}
+        return await self._connections.ask(method, base + path, sent, body, patience)
 
-    def _body(self, response: aiohttp.ClientResponse) -> AnswerBody:
+    def _body(self, response: Answer) -> AnswerBody:
         return AnswerBody(response, self._max_answer, self._idle_timeout)
 
-    async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    async def _chunks(self, response: Answer) -> AsyncIterator[bytes]:
         try:
             while True:
-                async with asyncio.timeout(self._idle_timeout):
-                    data = await response.content.readany()
+                data = await response.read(self._idle_timeout)
                 if not data:
                     return
                 yield data
         except HTTP_ERRORS as error:
             raise Broken(self._failure(error, begun=True)) from error
 
-    async def _refused(self, response: aiohttp.ClientResponse, passed: str = "") -> Failed | None:
+    async def _refused(self, response: Answer, passed: str = "") -> Failed | None:
         """The failure that a status other than 200 means."""
         if response.status == 200:
             return None
         return self._refusal(response, await self._body(response).error(), passed)
 
-    def _refusal(self, response: aiohttp.ClientResponse, body: bytes, passed: str) -> Failed:
+    def _refusal(self, response: Answer, body: bytes, passed: str) -> Failed:
         """What an error says. A client's own key that is refused (`passed`) stays its own affair."""
         status = response.status
         if status in (401, 403) and not passed:
@@ -232,11 +233,11 @@ class OpenAITransport:
         failed = as_error(parse(body), status) or failure(
             status, f"The model's server answered with HTTP {status}.", retry=True
         )
-        advice = {key: response.headers[key] for key in ADVICE if key in response.headers}
+        advice = {key: said for key in ADVICE if (said := response.header(key.encode()))}
         failed = replace(failed, status=status, headers={**failed.headers, **advice})
         return masked_failure(failed, self._known(passed))
 
-    async def _error_reply(self, response: aiohttp.ClientResponse, passed: str) -> Reply:
+    async def _error_reply(self, response: Answer, passed: str) -> Reply:
         """An error's own bytes, without our key in them; ours where it is our own affair or has nothing to say."""
         body = await self._body(response).error()
         failed = self._refusal(response, body, passed)
@@ -272,23 +273,22 @@ class OpenAITransport:
         # The server's own bytes may be in it, and a proxy's, which may repeat what it was sent.
         said = error if isinstance(error, OSError) else Contents(masked(str(error), self._secrets))
         log.warning("upstream %s: %s: %s", self.name, type(error).__name__, said)
-        if stopped := proxy_failure(self.name, error):
-            return stopped
+        if isinstance(error, ProxyFailed):
+            return proxy_failed(self.name, error.kind, error)
+        if isinstance(error, ConnectTimeout):
+            text = f"Upstream '{self.name}' did not accept a connection in time."
+            return failure(504, text, code="upstream_timeout")
         if isinstance(error, TimeoutError):
-            if isinstance(error, aiohttp.ConnectionTimeoutError):
-                return failure(
-                    504, f"Upstream '{self.name}' did not accept a connection in time.", code="upstream_timeout"
-                )
             return timed_out(self.name)
-        if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
+        if isinstance(error, NotTrusted):
             return not_trusted(self.name)
-        if isinstance(error, aiohttp.ClientConnectorError):
+        if isinstance(error, NotConnected):
             return overloaded() if lacks_descriptors([error]) else unreachable(self.name)
         if isinstance(error, EventTooLong):
             return too_large()
-        if isinstance(error, aiohttp.ClientResponseError):
+        if isinstance(error, NotHTTP):
             return _bad_response("The model's server sent an answer that is not valid HTTP, or too many headers.")
-        if begun or isinstance(error, aiohttp.ClientPayloadError):
+        if begun or isinstance(error, BrokenOff):
             text = "The connection to the model's server broke before the answer was complete."
             return failure(502, text, code="upstream_truncated", retry=True)
         return hung_up(self.name)
@@ -307,9 +307,9 @@ def _bad_response(text: str) -> Failed:
     return failure(502, text, code="upstream_bad_response")
 
 
-def _headers_down(response: aiohttp.ClientResponse) -> dict[str, str]:
-    named = ((key.lower(), value) for key, value in response.headers.items())
-    return {key: value for key, value in named if key in _FORWARDED_DOWN or key.startswith("x-ratelimit-")}
+def _headers_down(response: Answer) -> dict[str, str]:
+    told = (key for key in response.headers if key in _FORWARDED_DOWN or key.startswith(b"x-ratelimit-"))
+    return {key.decode("latin-1"): response.header(key) for key in told}
 
 
 def _own_reply(failed: Failed) -> Reply:

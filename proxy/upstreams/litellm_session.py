@@ -1,4 +1,4 @@
-"""The HTTP session of an upstream, on the way out that is its own. Handed an `Egress`; hands on an aiohttp session
+"""LiteLLM's HTTP session, on the way out that is an upstream's own. Handed an `Egress`; hands on an aiohttp session
 whose connections go directly, through an HTTP proxy or through SOCKS, by the address of each request.
 
 HTTP proxies are aiohttp's own trade; it is told which one by a middleware, so that no password stands in a URL that an
@@ -16,21 +16,14 @@ import aiohappyeyeballs
 import aiohttp
 from yarl import URL
 
-from providers.web.egress import WANTS_CREDENTIALS, Egress, Failing, Proxy, failing, happening
+from providers.web.egress import WANTS_CREDENTIALS, Egress, Proxy, failing
 from providers.web.tunnel import ProxyRefused, handshake, shake_hands
 
-from ..values.errors import failure
 from ..values.events import Failed
-from .failures import lacks_descriptors, overloaded
+from .failures import proxy_failed
 
 _READ_BUFFER = 16 * 1024  # bytes that may wait for a slow client before the model's server has to
 _AUTHORIZATION = "Proxy-Authorization"
-_CODES: dict[Failing, str] = {
-    "unreachable": "upstream_proxy_unreachable",
-    "credentials": "upstream_proxy_auth",
-    "refused": "upstream_proxy_refused",
-}
-PROXY_CODES = {code: kind for kind, code in _CODES.items()}
 
 
 def open_session(egress: Egress, connect_timeout: float) -> aiohttp.ClientSession:
@@ -56,17 +49,11 @@ def certificates(ca_file: str) -> ssl.SSLContext:
 
 def proxy_failure(upstream: str, error: BaseException) -> Failed | None:
     """The failure, if it is the proxy's on the way to an upstream."""
-    kind: Failing
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        kind = failing(error.status)
-    elif isinstance(error, aiohttp.ClientProxyConnectionError):
-        kind = "unreachable"
-    else:
-        return None
-    if kind == "unreachable" and lacks_descriptors([error]):
-        return overloaded()
-    text = f"The proxy before upstream '{upstream}' {happening(kind)}."
-    return failure(502, text, code=_CODES[kind], retry=kind == "unreachable")
+        return proxy_failed(upstream, failing(error.status), error)
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return proxy_failed(upstream, "unreachable", error)
+    return None
 
 
 class _Route:

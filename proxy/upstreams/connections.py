@@ -1,0 +1,247 @@
+"""The connections to one model's server, on the way out that is its own. Handed an address and an `Egress`; hands each
+question to a connection that is free, or to a new one: dialled directly, through an HTTP proxy or through SOCKS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+import aiohappyeyeballs
+from yarl import URL
+
+from providers.web.egress import WANTS_CREDENTIALS, Egress, Failing, Proxy, failing
+from providers.web.tunnel import ProxyRefused, handshake, shake_hands
+
+from .wire import Answer, HungUp, Wire, WireError
+
+_KEPT = 30.0  # seconds that a connection is kept for the next question
+_NAMES_KEPT = 10.0  # seconds that a name's addresses are
+_REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
+_BODILESS = frozenset({"GET", "HEAD", "OPTIONS"})
+_SECOND_TRY = 0.25  # seconds before the next address of a name is dialled beside the one before it
+
+
+class NotConnected(OSError):
+    """No connection came about."""
+
+
+class NotTrusted(NotConnected):
+    """The server's certificate, or how it speaks TLS."""
+
+
+class ConnectTimeout(TimeoutError):
+    """No connection came about in time."""
+
+
+class ProxyFailed(WireError):
+    """It was the proxy that stopped it."""
+
+    def __init__(self, kind: Failing, said: object) -> None:
+        super().__init__(str(said))
+        self.kind = kind
+
+
+class Connections:
+    """`headers` go with every question, and win over those that come with one."""
+
+    def __init__(self, base_url: str, headers: Mapping[str, str], egress: Egress, connect_timeout: float) -> None:
+        url = URL(base_url)
+        self._host, self._port = url.raw_host or "", url.port or 0
+        self._secure = url.scheme == "https"
+        self._proxy = egress.proxy_to(url.scheme, self._host, self._port)
+        self._ca_file = egress.ca_file
+        self._connect_timeout = connect_timeout
+        always = {"host": url.host_port_subcomponent or "", **{name.lower(): value for name, value in headers.items()}}
+        # In the clear the proxy reads the request itself; in a tunnel it sees nothing of it.
+        self._in_the_clear = self._proxy is not None and self._proxy.scheme != "socks5" and not self._secure
+        if self._proxy and self._in_the_clear and self._proxy.authorization:
+            always["proxy-authorization"] = self._proxy.authorization
+        self._always = frozenset(always)
+        self._head = b"".join(_line(name, value) for name, value in always.items())
+        self._origin = f"http://{url.host_port_subcomponent}" if self._in_the_clear else ""
+        self._certificates: ssl.SSLContext | None = None
+        self._free: list[Wire] = []
+        self._found: tuple[float, list[Any]] = (float("-inf"), [])  # the addresses of the name, and when they were
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    async def ask(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes, patience: float | None
+    ) -> Answer:
+        """`target` is sent as it is. The first byte may take as long as `patience`."""
+        lines = [f"{method} {self._origin}{target} HTTP/1.1\r\n".encode(), self._head]
+        lines += [_line(name, value) for name, value in headers.items() if name not in self._always]
+        size = b"content-length: %d\r\n\r\n" % len(body) if body or method not in _BODILESS else b"\r\n"
+        question = (b"".join(lines) + size, body) if body else (b"".join(lines) + size,)
+        wire = self._kept()
+        if wire is not None and method in _REPEATABLE:
+            try:
+                return await wire.ask(question, patience, bodiless=method == "HEAD")
+            except HungUp:  # it may have been closed while it was free: nothing can have been done
+                wire = None
+        if wire is None:
+            wire = await self._connected()
+        answer = await wire.ask(question, patience, bodiless=method == "HEAD")
+        if answer.status == WANTS_CREDENTIALS and self._in_the_clear:
+            answer.close()
+            raise ProxyFailed("credentials", "it wants to know who asks")
+        return answer
+
+    def close(self) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        while self._free:
+            self._free.pop().abort()
+
+    # Those that are free
+
+    def _kept(self) -> Wire | None:
+        while self._free:
+            wire = self._free.pop()
+            if wire.usable:
+                return wire
+        return None
+
+    def _take_back(self, wire: Wire) -> None:
+        loop = asyncio.get_running_loop()
+        wire.free_since = loop.time()
+        self._free.append(wire)
+        if self._sweeping is None:
+            self._sweeping = loop.call_later(_KEPT, self._sweep)
+
+    def _sweep(self) -> None:
+        """Closes those that nobody has needed for a while."""
+        self._sweeping = None
+        loop = asyncio.get_running_loop()
+        oldest = loop.time() - _KEPT
+        kept = [wire for wire in self._free if wire.usable and wire.free_since > oldest]
+        for wire in self._free:
+            if wire.free_since <= oldest:
+                wire.abort()
+        self._free = kept
+        if kept:
+            self._sweeping = loop.call_later(max(0.0, min(w.free_since for w in kept) - oldest), self._sweep)
+
+    # New ones
+
+    async def _connected(self) -> Wire:
+        wire = Wire(self._take_back)
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                if self._secure and self._certificates is None:
+                    self._certificates = await asyncio.to_thread(certificates, self._ca_file)
+                await (self._dial_through(self._proxy, wire) if self._proxy else self._dial(wire))
+        except TimeoutError:
+            raise ConnectTimeout from None
+        except ssl.SSLError as error:
+            raise NotTrusted(str(error)) from error
+        except OSError as error:
+            raise NotConnected(error.errno, str(error)) from error
+        return wire
+
+    async def _dial(self, wire: Wire) -> None:
+        loop = asyncio.get_running_loop()
+        asked, found = self._found
+        if loop.time() - asked > _NAMES_KEPT:
+            found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+            self._found = (loop.time(), found)
+        dialled = await aiohappyeyeballs.start_connection(found, happy_eyeballs_delay=_SECOND_TRY)
+        await self._hand_over(dialled, wire)
+
+    async def _hand_over(self, dialled: socket.socket, wire: Wire) -> None:
+        name = self._host.rstrip(".") if self._secure else None
+        try:
+            await asyncio.get_running_loop().create_connection(
+                lambda: wire, sock=dialled, ssl=self._certificates, server_hostname=name
+            )
+        except BaseException:
+            dialled.close()
+            raise
+
+    async def _dial_through(self, proxy: Proxy, wire: Wire) -> None:
+        loop = asyncio.get_running_loop()
+        believed = await asyncio.to_thread(certificates, self._ca_file) if proxy.scheme == "https" else None
+        name = proxy.host if believed else None
+        try:
+            transport, words = await loop.create_connection(
+                _Words, proxy.host, proxy.port, ssl=believed, server_hostname=name
+            )
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise ProxyFailed("unreachable", error) from error
+        try:
+            await self._pass_on(proxy, transport, words, wire)
+        except ProxyRefused as error:
+            transport.abort()
+            raise ProxyFailed(failing(error.status), error) from None
+        except BaseException:
+            transport.abort()
+            raise
+
+    async def _pass_on(self, proxy: Proxy, transport: asyncio.Transport, words: _Words, wire: Wire) -> None:
+        """From the proxy to the server behind it: from here on the connection is the wire's."""
+        if not self._in_the_clear:
+            shake = handshake(proxy, self._host, self._port)
+            await shake_hands(shake, words.say, words.hear)
+        if self._secure:
+            assert self._certificates is not None
+            name = self._host.rstrip(".")
+            loop = asyncio.get_running_loop()
+            try:
+                secured = await loop.start_tls(transport, wire, self._certificates, server_hostname=name)
+            except TypeError as error:  # asyncio trips in TLS within TLS, over the very error that it wants to raise
+                raise error.__context__ if isinstance(error.__context__, ssl.SSLError) else error from None
+            assert secured is not None
+            wire.connection_made(secured)
+        else:
+            transport.set_protocol(wire)
+            wire.connection_made(transport)
+
+
+class _Words(asyncio.Protocol):
+    """What is said to a proxy before it lets us through."""
+
+    def __init__(self) -> None:
+        self._heard = b""
+        self._over = False
+        self._more = asyncio.Event()
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport: asyncio.Transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._heard += data
+        self._more.set()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._over = True
+        self._more.set()
+
+    async def say(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    async def hear(self, size: int) -> bytes:
+        """What has come, `size` bytes at the most; nothing at the end."""
+        while not self._heard and not self._over:
+            self._more.clear()
+            await self._more.wait()
+        heard, self._heard = self._heard[:size], self._heard[size:]
+        return heard
+
+
+def certificates(ca_file: str) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if ca_file:
+        context.load_verify_locations(ca_file)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _line(name: str, value: str) -> bytes:
+    if "\n" in value or "\r" in value or "\0" in value:
+        raise ValueError(f"the header {name} holds a line break")
+    return f"{name}: {value}\r\n".encode()

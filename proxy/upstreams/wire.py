@@ -1,0 +1,322 @@
+"""One connection to a model's server: HTTP/1.1, read by httptools. Handed bytes by the event loop and a question to
+write; hands on an `Answer`, whose body is read as it comes. Who reads slowly lets the server wait.
+
+Why not a client library: what a proxied token costs is decided here. aiohttp took half of the CPU time of a forwarded
+request and of a chunk (`bench/results/`), httpx ten times as much. What we need of HTTP is little: one question at a
+time, an answer by length, by chunks or to the end, and a connection that is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import httptools
+
+_MOST_WAITING = 32 * 1024  # bytes that may wait for a slow client before the model's server has to
+_LARGEST_HEAD = 64 * 1024
+_MOST_INFLATED = 1 << 20  # bytes at once of a body that was compressed
+_LOOK_EVERY = 5.0  # seconds between two looks at how long somebody has waited
+_FOREVER = float("inf")
+
+
+class WireError(Exception):
+    """Something broke that is neither a timeout nor the system's own error."""
+
+
+class NotHTTP(WireError):
+    """What came is no answer in HTTP/1.1, or not one that we can read."""
+
+
+class HungUp(WireError):
+    """The connection ended before there was an answer."""
+
+
+class BrokenOff(WireError):
+    """The connection ended before the answer did."""
+
+
+class Answer:
+    """An answer whose head is here. `with` leaves the connection to the next question, or closes it where the body was
+    not read to its end. Names of headers are in lower case."""
+
+    __slots__ = ("_inflating", "_rest", "_wire", "headers", "status")
+
+    def __init__(self, wire: Wire, status: int, headers: Mapping[bytes, bytes]) -> None:
+        self._wire: Wire | None = wire  # None: all of the body has come
+        self._rest = b""
+        self.status = status
+        self.headers = headers
+        encoding = headers.get(b"content-encoding")
+        self._inflating = _Inflating(encoding) if encoding and encoding != b"identity" else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._wire is not None:
+            self._wire.abort()
+            self._wire = None
+
+    def header(self, name: bytes) -> str:
+        return self.headers.get(name, b"").decode("utf-8", "surrogateescape")
+
+    @property
+    def has_length(self) -> bool:
+        """Does its head say where the body ends? If not, it ends with the connection."""
+        chunked = b"chunked" in self.headers.get(b"transfer-encoding", b"").lower()
+        return chunked or b"content-length" in self.headers
+
+    @property
+    def media_type(self) -> str:
+        return self.header(b"content-type").partition(";")[0].strip().lower()
+
+    async def read(self, patience: float | None) -> bytes:
+        """What has come by now; nothing at the end. `TimeoutError` where nothing comes for `patience` seconds."""
+        if self._inflating is None:
+            return await self._read(patience)
+        while not (data := self._inflating.take()):
+            if not (packed := await self._read(patience)):
+                return self._inflating.end()
+            self._inflating.feed(packed)
+        return data
+
+    async def _read(self, patience: float | None) -> bytes:
+        while self._wire is not None:
+            if data := self._wire.taken():
+                return data
+            await self._wire.more(patience)
+        data, self._rest = self._rest, b""
+        return data
+
+    def complete(self, rest: bytes) -> None:
+        """All of it has come, and this was not read yet: the connection may serve somebody else."""
+        self._wire, self._rest = None, rest
+
+
+class _Inflating:
+    """A body that was compressed although we asked for none that is. A little of it may hold very much, so no more is
+    unpacked at once than a reader takes."""
+
+    def __init__(self, encoding: bytes) -> None:
+        bits = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}.get(encoding.strip().lower())
+        if bits is None:
+            raise NotHTTP("its body has an encoding that was not asked for")
+        self._inflate = zlib.decompressobj(bits)
+        self._packed = b""
+
+    def feed(self, packed: bytes) -> None:
+        self._packed += packed
+
+    def take(self) -> bytes:
+        if not self._packed:
+            return b""
+        try:
+            data = self._inflate.decompress(self._packed, _MOST_INFLATED)
+        except zlib.error as error:
+            raise BrokenOff(f"its body cannot be unpacked: {error}") from None
+        self._packed = self._inflate.unconsumed_tail
+        return data
+
+    def end(self) -> bytes:
+        if not self._inflate.eof:
+            raise BrokenOff("its body ended before what was packed in it")
+        return b""
+
+
+class Wire(asyncio.Protocol):
+    """`freed` is told when it may be asked again. One question at a time."""
+
+    def __init__(self, freed: Callable[[Wire], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._freed = freed
+        self._transport: asyncio.Transport | None = None
+        self._parts: list[bytes] = []  # of the body, not read yet
+        self._headers: dict[bytes, bytes] = {}
+        # Called by the parser for every header and every piece of a body, without a function of ours between.
+        self.on_header = self._headers.__setitem__
+        self.on_body = self._parts.append
+        self._parser = httptools.HttpResponseParser(self)
+        self._head: asyncio.Future[Answer] | None = None  # awaited by whoever has asked
+        self._answer: Answer | None = None  # whose body is under way
+        self._bodiless = False
+        self._head_size = 0
+        self._waiting = 0  # bytes that were not taken
+        self._paused = False
+        self._error: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None  # for more of a body
+        self._until = _FOREVER  # when whoever waits has waited long enough
+        self._timer: asyncio.TimerHandle | None = None
+        self._looks_at = _FOREVER
+        self.free_since = 0.0
+
+    @property
+    def usable(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    # Whoever asks
+
+    async def ask(self, question: Sequence[bytes], patience: float | None, *, bodiless: bool = False) -> Answer:
+        """`bodiless`: the answer has no body, whatever its head says."""
+        assert self._transport is not None
+        head: asyncio.Future[Answer] = self._loop.create_future()
+        self._head = head
+        self._bodiless, self._head_size = bodiless, 0
+        self._transport.writelines(question)
+        self._watch(patience)
+        try:
+            return await head
+        except BaseException:
+            if head.done() and not head.cancelled() and not head.exception():
+                head.result().close()
+            else:
+                self.abort()
+            raise
+
+    async def more(self, patience: float | None) -> None:
+        """Until more of the body has come, or its end."""
+        if self._error is not None:
+            raise self._error
+        self._waiter = self._loop.create_future()
+        self._watch(patience)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def taken(self) -> bytes:
+        parts = self._parts
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.clear()
+        self._waiting = 0
+        if self._paused and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+        return data
+
+    def abort(self) -> None:
+        self._head = self._answer = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    # The event loop's side
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            reason = error.__context__
+            self._fail(reason if isinstance(reason, WireError) else NotHTTP(str(error)))
+            return
+        if self._answer is not None:
+            self._hold(len(data))
+        elif self._head is not None:
+            self._head_size += len(data)
+            if self._head_size > _LARGEST_HEAD:
+                self._fail(NotHTTP("its head is too large"))
+
+    def _hold(self, size: int) -> None:
+        """More of the body is here."""
+        self._waiting += size
+        if self._waiting > _MOST_WAITING and not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._head is not None:
+            self._fail(HungUp("the server closed the connection"))
+        elif self._answer is not None:
+            if error is None and not self._answer.has_length:
+                self._complete(self._answer)
+            else:
+                self._fail(BrokenOff("the connection ended in the middle of the answer"))
+
+    # The parser's side
+
+    def on_message_begin(self) -> None:
+        if self._head is None:
+            raise NotHTTP("it sent what nobody had asked for")
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        headers = {name.lower(): value for name, value in self._headers.items()}
+        self._headers.clear()
+        if status < 200 or self._head is None:  # the answer is still to come
+            return
+        self._answer = answer = Answer(self, status, headers)
+        if not self._head.done():
+            self._head.set_result(answer)
+        self._head = None
+        if self._bodiless:
+            self._complete(answer)
+
+    def on_message_complete(self) -> None:
+        if self._answer is not None:
+            self._complete(self._answer)
+
+    def _complete(self, answer: Answer) -> None:
+        self._answer = None
+        answer.complete(self.taken())
+        self._wake()
+        if self._transport is None:
+            return
+        if self._parser.should_keep_alive() and not self._bodiless:
+            self._freed(self)
+        else:
+            self._transport.close()
+
+    def _fail(self, error: Exception) -> None:
+        self._error = error
+        for waiter in (self._head, self._waiter):
+            if waiter is not None and not waiter.done():
+                waiter.set_exception(error)
+        self._head = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # Patience: one timer that looks now and then. One for each piece of an answer would cost more than reading it.
+
+    def _watch(self, patience: float | None) -> None:
+        if patience is None:
+            self._until = _FOREVER
+            return
+        now = self._loop.time()
+        self._until = now + patience
+        if self._timer is None or self._until < self._looks_at:
+            self._look_in(min(patience, _LOOK_EVERY), now)
+
+    def _look_in(self, seconds: float, now: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._looks_at = now + seconds
+        self._timer = self._loop.call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        waiter = self._head or self._waiter
+        if waiter is None or waiter.done() or self._until == _FOREVER:
+            return
+        now = self._loop.time()
+        if now < self._until:
+            self._look_in(min(self._until - now, _LOOK_EVERY), now)
+        else:
+            waiter.set_exception(TimeoutError())
