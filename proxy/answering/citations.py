@@ -105,12 +105,19 @@ class Citer:
         self._source_of = source_of
         self._special = (_SPECIAL_OR_STOP_OR_BLANK_END if self._written.keeps_blanks else _SPECIAL_OR_STOP).search
 
+    def passes(self, text: str) -> bool:
+        """Is there nothing to cite in it, and nothing held before it? Then it is read by now, and goes on as it is."""
+        if not self._plain or not text or self._special(text):
+            return False
+        self._passed.append(text)
+        if len(self._passed) > _MOST_PASSED:
+            self._look_at_passed()
+        self._written.pass_on(text)
+        return True
+
     def feed(self, text: str) -> list[TextDelta | Citation]:
-        if self._plain and text and not self._special(text):
-            self._passed.append(text)
-            if len(self._passed) > _MOST_PASSED:
-                self._look_at_passed()
-            return [self._written.pass_on(text)]
+        if self.passes(text):
+            return [TextDelta(text)]
         self._read(text)
         return self._written.take()
 

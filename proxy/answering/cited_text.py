@@ -36,11 +36,10 @@ class CitedText:
     def holds_blanks(self) -> bool:
         return bool(self._blanks)
 
-    def pass_on(self, text: str) -> TextDelta:
-        """At once, where nothing is held."""
+    def pass_on(self, text: str) -> None:
+        """It is handed on by others, and nothing is held."""
         self._length += len(text)
         self._last = text[-1]
-        return TextDelta(text)
 
     def put(self, text: str) -> None:
         text = self._blanks + text

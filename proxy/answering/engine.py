@@ -208,7 +208,11 @@ class _Answering:
         for event in self._thoughts.filter(events) if self._thoughts else events:
             if isinstance(event, TextDelta):
                 self._said += len(event.text)
-                out += self._citer.feed(event.text)
+                if self._citer.passes(event.text):
+                    out.append(event)
+                else:
+                    for piece in event.cut:
+                        out += self._citer.feed(piece)
             elif isinstance(event, ToolStarted | ToolCallDelta):
                 out += self._citer.release()  # what waited was the end of this stretch of text
                 out.append(event)

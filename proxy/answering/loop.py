@@ -227,7 +227,7 @@ class ToolLoop:
         if not self._formatted:
             return  # this text is not the answer: the final, formatted request is still to come
         if round_began and not (self._ends_in_space or event.text[0].isspace()):
-            event = TextDelta("\n\n" + event.text)
+            event = TextDelta("\n\n" + event.text, ("\n\n" + event.cut[0], *event.cut[1:]))
         self._ends_in_space = event.text[-1].isspace()
         out.append(event)
 

@@ -69,6 +69,9 @@ class StrippedCiter:
         self._citer = citer
         self._links = ForeignLinks(hosts.may_link, hosts.may_load)
 
+    def passes(self, text: str) -> bool:
+        return False  # links are looked for in all of it
+
     def feed(self, text: str) -> list[TextDelta | Citation]:
         return self._links.feed(self._citer.feed(text))
 

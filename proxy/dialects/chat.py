@@ -96,10 +96,20 @@ class Encoder:
         out = []
         for event in events:
             if isinstance(event, TextDelta):
-                out.append(self._text_head + orjson.dumps(event.text) + self._text_tail)
+                out.append(self._encode_text(event))
             else:
                 out.append(self._encode(event))
         return b"".join(out)
+
+    def _encode_text(self, event: TextDelta) -> bytes:
+        """A chunk for each piece; where no quotation mark is in them, a comma between two stands between chunks."""
+        head, tail = self._text_head, self._text_tail
+        if not event.pieces:
+            return head + orjson.dumps(event.text) + tail
+        listed = orjson.dumps(event.pieces)[1:-1]
+        if b'\\"' in listed:
+            return b"".join([head + orjson.dumps(piece) + tail for piece in event.pieces])
+        return head + listed.replace(b'","', b'"' + tail + head + b'"') + tail
 
     def _encode(self, event: Event) -> bytes:
         answer = self._answer

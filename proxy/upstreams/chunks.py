@@ -61,6 +61,14 @@ class ChunkReader:
             self._read(chunk, out)
         return out
 
+    def feed_noting(self, payloads: list[bytes]) -> tuple[list[Event], bool]:
+        """The same; and was it one chunk with nothing in it but a piece of text?"""
+        usage, reason, stop_word = self._usage, self._reason, self._stop_word
+        out = self.feed(payloads)
+        unchanged = usage is self._usage and reason == self._reason and stop_word == self._stop_word
+        said = len(payloads) == 1 and [type(event) for event in out if not isinstance(event, Begun)] == [TextDelta]
+        return out, said and unchanged
+
     def feed_answer(self, answer: object) -> list[Event]:
         """A whole, non-streamed answer: the same events, as if it had come in one chunk."""
         out: list[Event] = []

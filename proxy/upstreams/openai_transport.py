@@ -22,9 +22,10 @@ from ..values.errors import RequestError, as_error, failure, too_large
 from ..values.events import Event, Failed
 from ..values.first_bytes import is_json, is_markup
 from ..values.secrets import masked
-from ..values.sse import EventTooLong, SSEDecoder
+from ..values.sse import EventTooLong
 from ..watching.contents import Contents
 from .answer_body import HTTP_ERRORS, MOST_ANSWER, AnswerBody
+from .chunk_stream import ChunkStream
 from .chunks import ChunkReader
 from .connections import Connections, ConnectTimeout, NotConnected, NotTrusted, ProxyFailed
 from .failures import (
@@ -127,9 +128,9 @@ class OpenAITransport:
         if is_markup(data):
             yield [self.unreadable(data, passed)]
             return
-        decoder = SSEDecoder()
+        stream = ChunkStream(reader)
         while data:
-            events = reader.feed(decoder.feed(data))
+            events = stream.feed(data)
             if reader.over:
                 yield self._ours(events, passed)
                 await body.finish()
@@ -137,7 +138,7 @@ class OpenAITransport:
             if events:
                 yield events
             data = await body.read()
-        yield reader.flush(decoder.flush())
+        yield stream.flush()
 
     def _patience(self, body: Mapping[str, Any]) -> float | None:
         """How long the first byte may take. An answer in one piece has no first byte before its last."""

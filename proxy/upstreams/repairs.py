@@ -136,7 +136,8 @@ class AnswerRepair:
                 ):
                     out.append(event)  # almost all text of almost all answers
                 else:
-                    self._read(event, out)
+                    for piece in event.cut:
+                        self._read(piece, out)
             elif isinstance(event, ToolCallDelta):
                 self._pass_call(event, out)
             elif isinstance(event, Finished):
@@ -158,11 +159,11 @@ class AnswerRepair:
         number = self._numbers.get(event.index, event.index)
         out.append(event if number == event.index else replace(event, index=number))
 
-    def _read(self, event: TextDelta, out: list[Event]) -> None:
+    def _read(self, text: str, out: list[Event]) -> None:
         if self._thoughts is None:
-            self._answer(event.text, out)
+            self._answer(text, out)
             return
-        self._put_thoughts(self._thoughts.feed(event.text), out)
+        self._put_thoughts(self._thoughts.feed(text), out)
         if self._thoughts.done:
             self._thoughts = None
 

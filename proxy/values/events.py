@@ -33,7 +33,14 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
+    """`pieces` are how it was cut when it came, if it was: several that came together are looked at together."""
+
     text: str
+    pieces: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def cut(self) -> tuple[str, ...]:
+        return self.pieces or (self.text,)
 
 
 @dataclass(frozen=True, slots=True)

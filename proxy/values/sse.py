@@ -26,6 +26,11 @@ class SSEDecoder:
         self._rest = b""
         self._started = False
 
+    @property
+    def holds(self) -> bool:
+        """Has an event begun that is not whole?"""
+        return bool(self._rest)
+
     def feed(self, data: bytes) -> list[bytes]:
         data = self._rest + data
         if not self._started:

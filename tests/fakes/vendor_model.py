@@ -187,7 +187,7 @@ class Heard:
     kinds: list[type] = field(default_factory=list)
 
     def add(self, event: Event) -> None:
-        self.kinds.append(type(event))
+        self.kinds += [type(event)] * (len(event.cut) if isinstance(event, TextDelta) else 1)
         if isinstance(event, TextDelta):
             self.text += event.text
         elif isinstance(event, ReasoningDelta):

@@ -1,0 +1,123 @@
+"""The bytes of a streamed answer → events. Handed them as the network cut them, hands on the events of all whole chunks
+in them.
+
+Nearly all chunks of an answer differ in one string, its next piece. So a chunk that was read in full becomes the
+pattern of those that follow: as long as they are cut from it, the pieces of a network read are parsed together, and
+travel as one `TextDelta` that knows how it was cut.
+"""
+
+from __future__ import annotations
+
+from itertools import takewhile
+
+import orjson
+
+from ..values.events import Event, TextDelta
+from ..values.sse import SSEDecoder
+from .chunks import ChunkReader
+
+_MOST_TOGETHER = 256  # pieces: between two such runs others may have their turn
+
+
+class ChunkStream:
+    """`feed(bytes)` per network read, then `flush()`; the events are those of `ChunkReader`."""
+
+    def __init__(self, reader: ChunkReader) -> None:
+        self._reader = reader
+        self._decoder = SSEDecoder()
+        self._alike = AlikeChunks()
+
+    def feed(self, data: bytes) -> list[Event]:
+        reader, decoder, alike = self._reader, self._decoder, self._alike
+        out: list[Event] = []
+        at = 0
+        while at < len(data) and not reader.over:
+            if alike.known and not decoder.holds:
+                pieces, at = alike.take(data, at)
+                out += _runs(pieces)
+            end = data.find(b"\n\n", at) + 2
+            part = data[at:end] if end > 1 else data[at:]
+            at += len(part)
+            payloads = decoder.feed(part)
+            events, plain = reader.feed_noting(payloads)
+            if plain:
+                alike.learn(payloads[0], events[-1])
+            out += events
+        return out
+
+    def flush(self) -> list[Event]:
+        return self._reader.flush(self._decoder.flush())
+
+
+def _runs(pieces: list[str]) -> list[Event]:
+    if len(pieces) == 1:
+        return [TextDelta(pieces[0])]
+    cut = [tuple(pieces[at : at + _MOST_TOGETHER]) for at in range(0, len(pieces), _MOST_TOGETHER)]
+    return [TextDelta("".join(run), run) for run in cut]
+
+
+class AlikeChunks:
+    """Chunks that differ in their piece of text alone: what stands before it, and what stands behind it."""
+
+    _MOST = 8  # in vain, one after the other: there are servers whose chunks differ in more than one place
+    _KEYS = (b'"content":"', b'"content": "')
+
+    def __init__(self) -> None:
+        self._before = self._behind = b""
+        self._between = b""  # from the end of a piece to the beginning of the next
+        self._in_vain = 0
+
+    @property
+    def known(self) -> bool:
+        return bool(self._before)
+
+    def learn(self, payload: bytes, read: Event) -> None:
+        """A chunk in which nothing but its text was to be read."""
+        if self._in_vain >= self._MOST:
+            return
+        for key in self._KEYS:
+            begin = payload.find(key) + len(key)
+            end = payload.find(b'"', begin)
+            if begin < len(key) or payload.count(key) != 1 or payload[begin:end] != _inside(read):
+                continue
+            self._before, self._behind = b"data: " + payload[:begin], payload[end:] + b"\n\n"
+            self._between = self._behind + self._before
+            self._in_vain += 1  # until it has been of use
+            return
+
+    def take(self, data: bytes, start: int) -> tuple[list[str], int]:
+        """The pieces of the chunks that begin here and are cut from it, and where they end."""
+        if not data.startswith(self._before, start):
+            return [], start
+        begin, end = start + len(self._before), data.rfind(self._behind)
+        if end < begin:
+            return [], start
+        inside = data[begin:end]
+        pieces = _strings(inside.replace(self._between, b'","'), inside.count(self._between) + 1)
+        if pieces is None:
+            # Something else stands between them, or a quotation mark in one of them: those before it are taken.
+            cut = list(takewhile(lambda piece: b'"' not in piece, inside.split(self._between)))
+            pieces = _strings(b'","'.join(cut), len(cut)) if cut else None
+            if not pieces:
+                return [], start
+            end = begin + sum(map(len, cut)) + (len(cut) - 1) * len(self._between)
+            if not data.startswith(self._behind, end):  # the last of them is cut off by what is no such chunk
+                return [], start
+        self._in_vain = 0
+        return [piece for piece in pieces if piece], end + len(self._behind)
+
+
+def _inside(event: Event) -> bytes | None:
+    """The text as it stands in a JSON string, where that is the very same."""
+    written = orjson.dumps(event.text)[1:-1] if isinstance(event, TextDelta) else b""
+    return written if written and b"\\" not in written else None
+
+
+def _strings(inside: bytes, count: int) -> list[str] | None:
+    """So many strings, with `","` between them. If that is found, and no other quotation mark, none of them holds one or
+    ends in an escape: each is what stood between two marks."""
+    try:
+        strings: list[str] = orjson.loads(b'["' + inside + b'"]')
+    except orjson.JSONDecodeError:
+        return None
+    return strings if len(strings) == count and inside.count(b'"') == 2 * (count - 1) else None
