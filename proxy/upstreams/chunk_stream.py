@@ -114,8 +114,8 @@ def _inside(event: Event) -> bytes | None:
 
 
 def _strings(inside: bytes, count: int) -> list[str] | None:
-    """So many strings, with `","` between them. If that is found, and no other quotation mark, none of them holds one or
-    ends in an escape: each is what stood between two marks."""
+    """So many strings, with `","` between them. If that is found, and no other quotation mark, none of them holds one
+    or ends in an escape: each is what stood between two marks."""
     try:
         strings: list[str] = orjson.loads(b'["' + inside + b'"]')
     except orjson.JSONDecodeError:
