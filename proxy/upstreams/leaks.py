@@ -27,6 +27,7 @@ _LONGEST_OPENER = max(map(len, OPENERS))
 _QUOTES = "\"'“”„‘’«»‹›「『《"
 _WHOLE_BEGINS = "`~{[<ac"  # what a message may begin with that is a call only as a whole, see `Shapes.whole`
 _NOT_BLANK = re.compile(r"\S")
+_OPENER = re.compile(r"[<\[`~]")
 _LONGEST_NAME = 64  # what an API allows
 # In an indented listing, a block quote, a cell of a table, or HTML's own code.
 _LISTED = re.compile(r"\n(?: {4}|\t|[ \t]*[>|])[^\n]*\Z|<(?:pre|code)>[^\n]*\Z")
@@ -200,24 +201,35 @@ def _calls_in_any_form(text: str, tools: Mapping[str, Mapping[str, Any]]) -> lis
 
 
 class _Special:
-    """Finds what may begin a call or code: an opener, or an offered name that ends the text or stands before a `[`."""
+    """Finds what may begin a call or code: an opener, or an offered name that ends the text or stands before a `[`.
+    All text of all answers passes here, so names are looked for only where an opener or the end has been found."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
-        known = [name for name in names if 0 < len(name) <= _LONGEST_NAME]
-        self._begun = frozenset(name[:size] for name in known for size in range(1, len(name) + 1))
-        named = "|".join(map(re.escape, known))
-        first = "".join(sorted({re.escape(name[0]) for name in known}))
-        words = rf"|(?<![\w.-])(?:(?:{named})(?=\[)|[{first}][\w.-]*\Z)" if known else ""
-        self._search = re.compile(r"[<\[`~]" + words).search
+        self._names = tuple(name for name in names if 0 < len(name) <= _LONGEST_NAME)
+        self._begun = tuple({name[:size] for name in self._names for size in range(1, len(name) + 1)})
 
     def find(self, text: str, i: int = 0) -> int:
         """Its place, or the end of the text."""
-        found = self._search(text, i)
+        found = _OPENER.search(text, i)
         if found is None:
-            return len(text)
-        if found.end() == len(text) and text[found.start()] not in "<[`~" and found.group() not in self._begun:
-            return len(text)
-        return found.start()
+            return self._begun_at(text, i) if text.endswith(self._begun, i) else len(text)
+        place = found.start()
+        if text[place] == "[" and text.endswith(self._names, i, place):
+            named = (place - len(name) for name in self._names if text.endswith(name, i, place))
+            return min((start for start in named if _is_word_begin(text, start)), default=place)
+        return place
+
+    def _begun_at(self, text: str, i: int) -> int:
+        """Where the last word begins, if it is the beginning of a name."""
+        for size in range(1, min(_LONGEST_NAME, len(text) - i) + 1):
+            if _is_word_begin(text, len(text) - size):
+                return len(text) - size if text[-size:] in self._begun else len(text)
+        return len(text)
+
+
+def _is_word_begin(text: str, i: int) -> bool:
+    before = text[i - 1 : i] if i else ""
+    return not (before.isalnum() or before in tuple("_.-"))
 
 
 _special = lru_cache(maxsize=64)(_Special)
