@@ -96,6 +96,8 @@ class Connection(HttpToolsProtocol):
         self._others.remove(self)
         self._outlet.forget()
         super().connection_lost(exc)
+        if self.cycle is not None:
+            self.cycle.client_left()
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:

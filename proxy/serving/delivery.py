@@ -19,6 +19,7 @@ from ..values.events import Begun, Event, Failed, Finished, SearchedFirst, TextD
 from ..values.request import SEARCH_HEADER
 from ..values.sse import PING
 from ..watching.observer import Observer
+from .exchange import exchange_behind
 from .telling import AnswerTelling
 
 log = logging.getLogger("groundwire")
@@ -300,14 +301,15 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, object], o
     assert task is not None
     left = False
 
-    async def watch() -> None:
+    def leave() -> None:
         nonlocal left
-        while (await receive())["type"] != "http.disconnect":
-            pass
         left = True
         task.cancel()
 
-    watcher = asyncio.create_task(watch())
+    exchange = exchange_behind(receive)
+    watcher = None if exchange else asyncio.create_task(_await_leaving(receive, leave))
+    if exchange:
+        exchange.when_client_leaves(leave)
     try:
         await work
     except asyncio.CancelledError:
@@ -315,7 +317,16 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, object], o
             raise
         observer.fail("client_left")
     finally:
-        watcher.cancel()
+        if exchange:
+            exchange.when_client_leaves(None)
+        if watcher:
+            watcher.cancel()
+
+
+async def _await_leaving(receive: Receive, leave: Callable[[], None]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    leave()
 
 
 def raw_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
