@@ -187,13 +187,16 @@ class ChatWriter:
 
     def __init__(self, request: ChatRequest, *, progress: bool = False) -> None:
         self._request = request
-        self._encoder = Encoder(request, progress=progress)
+        self._progress = progress
+        self._encoder: Encoder | None = None  # a whole answer needs none
 
     def feed(self, events: Sequence[Event]) -> bytes:
+        if self._encoder is None:
+            self._encoder = Encoder(self._request, progress=self._progress)
         return self._encoder.feed(events)
 
     async def end(self, events: Sequence[Event]) -> bytes:
-        return self._encoder.feed(events)
+        return self.feed(events)
 
     async def whole(self, events: Sequence[Event]) -> bytes:
         return fold(events, self._request)

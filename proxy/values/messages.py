@@ -12,13 +12,13 @@ import orjson
 
 
 def role_of(message: object) -> str:
-    role = message.get("role") if isinstance(message, Mapping) else None
+    role = message.get("role") if isinstance(message, dict) else None
     return role if isinstance(role, str) else ""
 
 
 def is_text(part: object) -> bool:
     """Is this part of a message's content text? (Others are images, sound, files.)"""
-    return isinstance(part, Mapping) and isinstance(part.get("text"), str)
+    return isinstance(part, dict) and isinstance(part.get("text"), str)
 
 
 def texts_in(content: object) -> list[str]:
@@ -32,28 +32,26 @@ def texts_in(content: object) -> list[str]:
 
 def image_urls(content: object) -> list[str]:
     """Where the pictures of a message's content are."""
-    found = (
-        [part.get("image_url") for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
-    )
-    urls = [image.get("url") if isinstance(image, Mapping) else image for image in found]
+    found = [part.get("image_url") for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    urls = [image.get("url") if isinstance(image, dict) else image for image in found]
     return [url for url in urls if isinstance(url, str) and not url.startswith("data:")]
 
 
 def text_of(message: object, between: str = "") -> str:
     """All that a message says."""
-    return between.join(texts_in(message.get("content"))) if isinstance(message, Mapping) else ""
+    return between.join(texts_in(message.get("content"))) if isinstance(message, dict) else ""
 
 
 def said_since_question(messages: Sequence[object]) -> tuple[str, ...]:
     """What the assistant has said since the last question: a client that ran its tools sends it back."""
     since = takewhile(lambda message: role_of(message) != "user", reversed(messages))
-    said = [message for message in since if isinstance(message, Mapping) and role_of(message) == "assistant"]
+    said = [message for message in since if isinstance(message, dict) and role_of(message) == "assistant"]
     return tuple(text for message in said for text in texts_in(message.get("content")))
 
 
 def calls_in(message: object) -> list[dict[str, Any]]:
     """The calls that a message of a history makes, as far as they have an id."""
-    calls = message.get("tool_calls") if isinstance(message, Mapping) and role_of(message) == "assistant" else None
+    calls = message.get("tool_calls") if isinstance(message, dict) and role_of(message) == "assistant" else None
     if not isinstance(calls, list):
         return []
     return [call for call in calls if isinstance(call, dict) and isinstance(call.get("id"), str)]
@@ -61,13 +59,13 @@ def calls_in(message: object) -> list[dict[str, Any]]:
 
 def answered_id(message: object) -> str:
     """The call that a message is the result of."""
-    id_ = message.get("tool_call_id") if isinstance(message, Mapping) else None
+    id_ = message.get("tool_call_id") if isinstance(message, dict) else None
     return id_ if isinstance(id_, str) else ""
 
 
 def call_name(call: Mapping[str, Any]) -> str:
     function = call.get("function")
-    name = function.get("name") if isinstance(function, Mapping) else None
+    name = function.get("name") if isinstance(function, dict) else None
     return name if isinstance(name, str) else ""
 
 

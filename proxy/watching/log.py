@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, ClassVar, TextIO
 
 import orjson
@@ -101,7 +102,7 @@ def facts_of(request: Observer) -> dict[str, Any]:
         "outcome": _word(request.outcome),
         "request": request.id,
     }
-    return {name: value for name, value in facts.items() if name in _KEPT or value not in ("", None, [], 0)}
+    return {name: value for name, value in facts.items() if value or name in _KEPT}
 
 
 def write_line(line: str, stream: TextIO | None = None) -> None:
@@ -177,7 +178,12 @@ def _text_line(facts: dict[str, Any]) -> str:
     if "model_failures" in shown:
         shown["model_failures"] = ",".join(f"{f['upstream']}:{f['status']}" for f in shown["model_failures"])
     pairs = [f"{name}={_one_word(value)}" for name, value in shown.items()]
-    return " ".join([time.strftime("%H:%M:%S"), *first, *pairs])
+    return " ".join([_clock(int(time.time())), *first, *pairs])
+
+
+@lru_cache(maxsize=1)
+def _clock(second: int) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(second))
 
 
 def _printable(shown: Mapping[str, str]) -> dict[str, str]:
@@ -190,13 +196,17 @@ def _call_text(call: dict[str, Any]) -> str:
 
 def _one_word(value: Any) -> str:
     """As it is where it cannot be mistaken for more than one field; else quoted, on one line."""
-    if isinstance(value, int | float):
-        return str(value)
-    if isinstance(value, str) and _PLAIN.fullmatch(value):
-        return value
-    return orjson.dumps(value, default=str).decode()
+    if isinstance(value, str):
+        return _as_word(value)
+    return str(value) if isinstance(value, (int, float)) else orjson.dumps(value, default=str).decode()
 
 
+@lru_cache(maxsize=256)
+def _as_word(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) else orjson.dumps(text).decode()
+
+
+@lru_cache(maxsize=256)
 def _word(outcome: str) -> str:
     """Codes of errors may come from a model's server, and then hold anything."""
     return outcome if _CODE.fullmatch(outcome) else "error"

@@ -7,6 +7,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 from .prices import NO_PRICES, PriceList
 from .steps import Step
@@ -28,11 +30,29 @@ class Listener:
     def ended(self, request: Observer) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Hearers:
+    """Who has something to do then: most listen for the end alone, and there are many steps."""
+
+    any: bool
+    of_begin: Sequence[Listener]
+    of_steps: Sequence[Listener]
+    of_end: Sequence[Listener]
+
+
+@lru_cache(maxsize=16)
+def _hearers(listeners: tuple[Listener, ...]) -> _Hearers:
+    def hearing(what: str) -> list[Listener]:
+        return [listener for listener in listeners if getattr(type(listener), what) is not getattr(Listener, what)]
+
+    return _Hearers(bool(listeners), hearing("began"), hearing("told"), hearing("ended"))
+
+
 class Observer:
     """`outcome` is `ok`, `client_left`, or the code of what went wrong."""
 
     __slots__ = (
-        "_listeners",
+        "_hearers",
         "began",
         "caller",
         "dialect",
@@ -56,7 +76,7 @@ class Observer:
         dialect: str = "",
         prices: PriceList = NO_PRICES,
     ) -> None:
-        self._listeners = listeners
+        self._hearers = _hearers(tuple(listeners))
         self.id = request_id
         self.method = method
         self.path = path  # as it was sent, without its query: that may hold what people wrote
@@ -68,20 +88,20 @@ class Observer:
         self.summary = Summary(prices)  # of all of them
         self.began = time.perf_counter()
         self.ended = 0.0
-        for listener in listeners:
+        for listener in self._hearers.of_begin:
             try:
                 listener.began(self)
             except Exception:  # who only watches must not stop what it watches
                 _complain(listener)
 
     def tell(self, step: Step) -> None:
-        if not self._listeners:
+        if not self._hearers.any:
             return
         seconds = time.perf_counter() - self.began
         if len(self.steps) < MOST_STEPS:
             self.steps.append((seconds, step))
         self.summary.take(step, seconds)
-        for listener in self._listeners:
+        for listener in self._hearers.of_steps:
             try:
                 listener.told(self, step)
             except Exception:  # as above
@@ -98,7 +118,7 @@ class Observer:
     def end(self) -> None:
         self.ended = time.perf_counter()
         self.outcome = self.outcome or _outcome_of(self.status)
-        for listener in self._listeners:
+        for listener in self._hearers.of_end:
             try:
                 listener.ended(self)
             except Exception:  # as above
