@@ -26,9 +26,7 @@ from .config.settings import Config
 from .config.upstreams import UpstreamConfig
 from .store.store import MemoryStore, Store, open_store
 from .upstreams.client import UpstreamClient
-from .upstreams.demo import DemoTransport
 from .upstreams.directory import UpstreamDirectory
-from .upstreams.litellm_transport import LitellmTransport
 from .upstreams.openai_transport import OpenAITransport
 from .upstreams.retry import RetryBudget
 from .upstreams.transport import Transport
@@ -136,6 +134,8 @@ def _limit(config: UpstreamConfig, patience: float) -> UpstreamLimit | None:
 
 def _transport(config: UpstreamConfig, egress: Egress) -> Transport:
     if config.type == "demo":
+        from .upstreams.demo import DemoTransport  # few have one
+
         return DemoTransport(config.name)
     way = config.way_out(egress)
     timeouts = {
@@ -145,6 +145,8 @@ def _transport(config: UpstreamConfig, egress: Egress) -> Transport:
     }
     off, most = frozenset(config.without_repairs), config.max_answer
     if config.type == "litellm":
+        from .upstreams.litellm_transport import LitellmTransport  # it brings aiohttp, which takes long to load
+
         return LitellmTransport(
             config.name,
             config.key,
