@@ -3,6 +3,7 @@
 #   make demo       see it work, on embedded parts only        make test     the whole test suite
 #   make install    .venv/ with the console script             make check    format, lint, types
 #   make serve      the proxy                                  make bench    what it costs; RIVAL=1 adds LiteLLM
+#   make docs       the tables of settings in docs/, from the models that read them
 #   make faults     the tests of faults, and docs/faults.md made from them
 #   make load       overload, floods, slow readers, …         make soak     20 minutes with 5 % faults (MINUTES=20)
 #   make lock       requirements.lock anew, from constraints.txt        make sbom     build/sbom.json, from that
@@ -17,7 +18,7 @@ NODE_CLIENTS := tests/clients/node
 NODE_PROGRAMS := tests/programs/node
 PINNED := tests/programs/constraints
 
-.PHONY: install demo serve test test-model test-clients fuzz faults check bench load soak lock sbom clean
+.PHONY: install demo serve test test-model test-clients fuzz docs faults check bench load soak lock sbom clean
 
 install: .venv/.made
 
@@ -38,6 +39,9 @@ test-clients: install .venv-programs/.made .venv-aider/.made .venv-webui/.made $
 
 fuzz: install
 	for time in $$(seq $(or $(TIMES),10)); do GROUNDWIRE_FUZZ=1 .venv/bin/pytest -n 2 -m hypothesis tests || exit 1; done
+
+docs: install
+	.venv/bin/python docs/tables.py
 
 faults: install
 	.venv/bin/pytest -n 2 --deselect tests/faults/test_page.py tests/faults
