@@ -16,6 +16,7 @@ from proxy.cli.main import _parser
 from proxy.config.vocabulary import REPAIRS
 from proxy.dialects.chat import decode
 from proxy.upstreams.profiles import PROFILES
+from tests.fakes import clients_page
 from tests.fakes.deviations import DEVIATIONS
 
 ROOT = Path(__file__).parents[2]
@@ -118,13 +119,45 @@ def test_the_page_about_models_names_what_was_tried() -> None:
 
 def test_the_page_about_clients_names_what_was_tried() -> None:
     page = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
-    table = page.partition("## What works")[2].partition("## How to configure them")[0]
+    table = page.partition("## What works")[2].partition("## What does not work")[0]
     tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     named = re.findall(r"`(test_\w+)`", table)
     assert len(named) > 40
     assert [name for name in named if f"def {name}(" not in tests] == []
     rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")]
     assert {len(row) for row in rows} == {6, 7}, "a cell of the tables is missing"
+
+
+CLIENTS = (
+    "OpenAI SDKs",
+    "Claude Code",
+    "Codex",
+    "Open WebUI",
+    "LibreChat",
+    "LobeChat",
+    "Continue",
+    "Cline",
+    "opencode",
+)
+CLIENTS += ("aider", "llm", "n8n", "LangChain", "AI SDK", "Agents SDK", "pydantic-ai", "curl")
+
+
+def test_every_client_has_its_section_and_its_snippet_is_run_or_said_not_to_be() -> None:
+    """A snippet is run by the test that its section names, in a file that takes it from that section."""
+    sections = dict(clients_page.SECTIONS)
+    for others in ("Clients", "Programs that only know a search engine", "What works", "What does not work"):
+        sections.pop(others)
+    assert tuple(sections)[: len(CLIENTS)] == CLIENTS
+    tests = {path: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
+    for title, section in sections.items():
+        assert len(re.findall(r"^Citations: .+", section, re.M)) == 1, title
+        run = [
+            name for line in re.findall(r"^Run by (.+)", section, re.M) for name in re.findall(r"`(test_\w+)`", line)
+        ]
+        assert run or "\nNot run here: " in section, title
+        for name in run:
+            (source,) = [text for text in tests.values() if f"def {name}(" in text]
+            assert f'"{title}"' in source, f"{name} does not take the snippet of {title}"
 
 
 def test_the_page_about_models_names_every_repair_and_profile() -> None:
