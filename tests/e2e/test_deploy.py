@@ -53,8 +53,8 @@ def behind(config: dict[str, Any]) -> Iterator[Groundwire]:
 
 
 def nginx(folder: Path, address: str, port: int) -> list[str]:
-    """The file as it is, but for the ports and where the certificate lies; around it what /etc/nginx/nginx.conf has. Our
-    own header against buffering is ignored, so that it is the file's setting that counts."""
+    """The file as it is, but for the ports and where the certificate lies; around it what /etc/nginx/nginx.conf has.
+    Our own header against buffering is ignored, so that it is the file's setting that counts."""
     site = (FILES / "nginx.conf").read_text()
     for said, here in (
         ("server 127.0.0.1:8080;", f"server {address};"),
@@ -71,7 +71,8 @@ def nginx(folder: Path, address: str, port: int) -> list[str]:
     user = "user root;" if os.geteuid() == 0 else ""
     (folder / "nginx.conf").write_text(
         f"daemon off; {user} pid {folder}/pid; error_log stderr; events {{}}\n"
-        f"http {{ access_log off; gzip on; proxy_ignore_headers X-Accel-Buffering; {temporary} include {folder}/site.conf; }}\n"
+        f"http {{ access_log off; gzip on; proxy_ignore_headers X-Accel-Buffering;\n"
+        f"{temporary} include {folder}/site.conf; }}\n"
     )
     return [str(PROGRAMS["nginx"]), "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", "stderr"]
 
