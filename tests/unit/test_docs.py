@@ -84,7 +84,7 @@ def test_the_architecture_page_names_every_room() -> None:
 
 
 def test_documented_reasons_are_given() -> None:
-    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+    guide = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md"))
     body = b'{"model":"m","messages":[{"role":"user","content":"x"}]%s}'
     given = {
         decide(decode(body % b""), "auto", "", True).header,
@@ -93,15 +93,28 @@ def test_documented_reasons_are_given() -> None:
     assert set(re.findall(r"`X-Groundwire-Search: ((?:offered|off); reason=\w+)`", guide)) == given
 
 
-def test_the_guide_explains_every_reason() -> None:
-    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
-    table = guide.partition("| reason | search | because |")[2].partition("\n\n")[0]
-    told = {name for row in re.findall(r"^\| (`.+?) \|", table, re.M) for name in re.findall(r"`(\w+)`", row)}
+def test_every_reason_is_explained_with_what_to_do() -> None:
+    page = (ROOT / "docs" / "why_not_searched.md").read_text(encoding="utf-8")
+    off = page.partition("## Search was off")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.+?) \| (.+?) \| (.+?) \|$", off, re.M)
+    told = {name for reasons, _, _ in rows for name in re.findall(r"`(\w+)`", reasons)}
+    (offered,) = re.findall(r"The reasons for `offered` say who asked: (.+?)\n\n", page, re.S)
     source = (ROOT / "proxy/answering/offer.py").read_text(encoding="utf-8")
     decided = set(re.findall(r'Decision\(False, "(\w+)"\)', source)) | {reason for reason, _ in offer._STEPS_ASIDE}
     decided |= set(re.findall(r'"(tool_choice_\w+)"', source)) | {"auto"}
     asked = {"web_search_options", "tool", "tool_choice", "model_suffix", "header"}
-    assert told == decided | asked
+    assert set(re.findall(r"`(\w+)`", offered)) == asked | {"auto"}
+    first = {"no_need", "no_question", "no_room", "searched_before"}
+    assert told == (decided - {"auto"}) | first
+
+
+def test_every_outcome_of_a_provider_has_what_to_do() -> None:
+    page = (ROOT / "docs" / "why_not_searched.md").read_text(encoding="utf-8")
+    failed = page.partition("## The search failed")[2].partition("\n## ")[0]
+    told = {name for row in re.findall(r"^\| (`.+?) \|", failed, re.M) for name in re.findall(r"`(\w+)`", row)}
+    observing = (ROOT / "docs" / "observing.md").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"The outcome of a provider is one of (.+?)\.\s", observing, re.S)
+    assert told | {"ok"} == set(re.findall(r"`(\w+)`", listed))
 
 
 def test_the_page_about_models_names_what_was_tried() -> None:
@@ -179,6 +192,29 @@ def test_the_readme_begins_with_what_it_is_and_two_commands() -> None:
     assert not re.search(r"^##", before, re.MULTILINE), "nothing else comes first"
     commands = [line.partition("#")[0].strip() for line in block.splitlines()]
     assert {"make demo", "make test"} <= set(commands)
+
+
+def test_the_readme_is_short_and_has_one_picture_and_three_examples() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 120
+    assert len(re.findall(r"^!\[.+\]\(docs/.+\)$", text, re.M)) == 1
+    examples = text.partition("## Three examples")[2].partition("\n## ")[0]
+    assert re.findall(r"^\*\*(\d)\. ", examples, re.M) == ["1", "2", "3"]
+
+
+def test_every_page_begins_with_an_example() -> None:
+    """A block of code, a table or a picture stands on the first screen, before any second heading."""
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        lines = page.read_text(encoding="utf-8").splitlines()
+        first = next(at for at, line in enumerate(lines) if line.startswith(("```", "![")))
+        headings = [at for at, line in enumerate(lines) if line.startswith("## ")]
+        assert first < 12, page.name
+        assert not headings or first < headings[0], page.name
+
+
+def test_the_index_lists_every_page_once() -> None:
+    listed = re.findall(r"\]\((\w+\.md)\)", (ROOT / "docs" / "README.md").read_text(encoding="utf-8"))
+    assert sorted(listed) == sorted(page.name for page in (ROOT / "docs").glob("*.md") if page.name != "README.md")
 
 
 def test_the_demo_runs_as_the_readme_says() -> None:
