@@ -70,6 +70,22 @@ def test_links_between_documents_lead_somewhere() -> None:
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    headings = re.findall(r"^#+ (.+)$", text, re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_to_a_part_of_a_page_find_it() -> None:
+    links = found_in_pages(r"\]\(((?!https?:)[^)\s]*#[^)\s]+)\)")
+    assert len(links) > 100
+    for page, link in links:
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        assert anchor in anchors(target), f"{page.name} links to {link}"
+
+
 def test_the_architecture_page_names_every_room() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     rooms_named = re.findall(r"`((?:proxy|tools|providers)/[\w/.]*)`", text)
