@@ -23,8 +23,14 @@ from tests.fakes.config import config, refusal
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-MODELS = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
-TEAM = (ROOT / "docs" / "team.md").read_text(encoding="utf-8")
+# Not those whose YAML is for other programs too, and not that of the providers, which has a test of its own.
+WITH_EXAMPLES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+EXAMPLES = [
+    block
+    for page in sorted(WITH_EXAMPLES)
+    if page.name not in ("clients.md", "observing.md", "providers.md")
+    for block in re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
+]
 
 
 class TestWhatShips:
@@ -49,8 +55,8 @@ class TestWhatShips:
     def test_the_example_of_every_error_loads(self, file: Path) -> None:
         assert config(file, EXAMPLE).tools.search == ["ddg"]
 
-    @pytest.mark.parametrize("example", re.findall(r"```yaml\n(.*?)```", PAGE + MODELS + TEAM, re.S))
-    def test_every_example_of_the_page_loads(self, file: Path, example: str) -> None:
+    @pytest.mark.parametrize("example", EXAMPLES)
+    def test_every_example_of_the_pages_loads(self, file: Path, example: str) -> None:
         assert set(yaml.safe_load(example)) <= config(file, example).model_fields_set
 
     def test_the_page_has_every_key_with_its_default_and_no_other(self) -> None:
