@@ -40,7 +40,7 @@ class RecentRequests(Listener):
         return request.method != "OPTIONS" and (bool(request.caller) or self._anonymous())
 
     async def rows(self, most: int) -> tuple[list[Row], bool]:
-        """The newest first; and whether those of all processes are among them."""
+        """Those that ended last come first; and whether those of all processes are among them."""
         return await self._store.rows(most)
 
     async def find(self, request_id: str) -> tuple[Row | None, bool]:

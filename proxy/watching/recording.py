@@ -42,13 +42,13 @@ class Recording:
         "_status",
         "_steps",
         "_summary",
-        "began",
+        "ended",
         "id",
     )
 
     def __init__(self, request: Observer, *, contents: bool) -> None:
         self.id = request.id
-        self.began = time.time() - request.seconds
+        self.ended = time.time()
         self._contents = contents
         self._key = request.caller
         self._dialect = request.dialect
@@ -66,7 +66,7 @@ class Recording:
             cost = {"cost": round(summary.cost, 8)}
         return {
             "id": self.id,
-            "time": datetime.fromtimestamp(self.began, UTC).isoformat(timespec="milliseconds"),
+            "time": datetime.fromtimestamp(self.ended - self._seconds, UTC).isoformat(timespec="milliseconds"),
             "key": self._key,
             "dialect": self._dialect,
             "method": _shown(self._method),
