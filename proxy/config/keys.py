@@ -119,8 +119,9 @@ class ClientKey(KeyPolicy):
     """`2027-12-31` is valid to the end of that day, `2027-12-31T18:00:00Z` to that moment. UTC unless a zone is named.
     """
     admin: bool = False
-    """May this key read [`GET /metrics`](observing.md#metrics) and [`/v1/groundwire/…`](team.md#what-each-key-used)?
-    Without any keys, everybody who reaches the server may.
+    """May this key read [`GET /metrics`](observing.md#metrics), [the last requests](observing.md#the-last-requests),
+    [health](observing.md#health) and [usage](team.md#what-each-key-used)? Without any keys, everybody who reaches the
+    server may.
     """
 
     @model_validator(mode="before")

@@ -221,8 +221,9 @@ class LogConfig(_Section):
     format: Literal["text", "json"] = "text"
     """`text`: lines for people. `json`: one JSON object per line."""
     contents: bool = False
-    """Also log what the model searched for and opened, and what servers say when they fail. That may be what people
-    asked.
+    """Also log what the model searched for and opened, and what servers say when they fail. [The last
+    requests](observing.md#the-last-requests) then show queries, addresses and cited passages, too. That may be what
+    people asked.
     """
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from proxy.answering import offer
 from proxy.answering.offer import decide
 from proxy.cli.main import _parser
 from proxy.config.vocabulary import REPAIRS
@@ -107,21 +106,6 @@ def test_documented_reasons_are_given() -> None:
         decide(decode(body % b',"tool_choice":"none"'), "auto", "", True).header,
     }
     assert set(re.findall(r"`X-Groundwire-Search: ((?:offered|off); reason=\w+)`", guide)) == given
-
-
-def test_every_reason_is_explained_with_what_to_do() -> None:
-    page = (ROOT / "docs" / "why_not_searched.md").read_text(encoding="utf-8")
-    off = page.partition("## Search was off")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| (`.+?) \| (.+?) \| (.+?) \|$", off, re.M)
-    told = {name for reasons, _, _ in rows for name in re.findall(r"`(\w+)`", reasons)}
-    (offered,) = re.findall(r"The reasons for `offered` say who asked: (.+?)\n\n", page, re.S)
-    source = (ROOT / "proxy/answering/offer.py").read_text(encoding="utf-8")
-    decided = set(re.findall(r'Decision\(False, "(\w+)"\)', source)) | {reason for reason, _ in offer._STEPS_ASIDE}
-    decided |= set(re.findall(r'"(tool_choice_\w+)"', source)) | {"auto"}
-    asked = {"web_search_options", "tool", "tool_choice", "model_suffix", "header"}
-    assert set(re.findall(r"`(\w+)`", offered)) == asked | {"auto"}
-    first = {"no_need", "no_question", "no_room", "searched_before"}
-    assert told == (decided - {"auto"}) | first
 
 
 def test_every_outcome_of_a_provider_has_what_to_do() -> None:
