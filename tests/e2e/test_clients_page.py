@@ -17,7 +17,7 @@ import pytest
 
 from tests.e2e.conftest import SITE
 from tests.fakes import clients_page
-from tests.fakes.groundwire import Groundwire
+from tests.fakes.groundwire import Groundwire, config_file, groundwire
 from tests.fakes.model import ModelServer, call, text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,6 +77,29 @@ def test_a_javascript_snippet(
     if section == "AI SDK":
         assert f"[ '{SITE}sky.md' ]" in said
     assert len(model.requests) == 2
+
+
+README = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Three examples")[2].partition("\n## ")[0]
+
+
+def test_the_first_example_of_the_readme(proxy: Groundwire, model: ModelServer, tmp_path: Path) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", README, re.S)
+    model.script(*SEARCHED)
+    said = run([str(PYTHON), "-c", clients_page.here(program, proxy.root)], tmp_path, tmp_path)
+    assert said.startswith(f"{SAID}\n[")
+    assert f"url='{SITE}sky.md'" in said
+
+
+def test_the_last_example_of_the_readme(tmp_path: Path) -> None:
+    """A folder, the two entries, and a question; the model is the built-in one."""
+    (settings,) = re.findall(r"```yaml\n(.*?)```", README, re.S)
+    (tmp_path / "handbook").mkdir()
+    (tmp_path / "handbook/notice.md").write_text("# Notice\n\nThe notice period is three months.\n")
+    config_file(tmp_path, f"upstreams: [{{name: demo, type: demo}}]\n{settings}")
+    *_, line = re.findall(r"^\.venv/bin/groundwire (ask .+)$", README, re.M)
+    said = groundwire(tmp_path, *shlex.split(line.replace("qwen3", "demo"))).stdout
+    assert "The notice period is three months. [1]" in said
+    assert "local:handbook/notice.md" in said
 
 
 def test_a_command_with_curl(proxy: Groundwire, model: ModelServer, tmp_path: Path) -> None:
