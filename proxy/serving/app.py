@@ -41,6 +41,7 @@ from .mcp_route import McpRoute
 from .messages_routes import CountTokensRoute
 from .models_route import VERSION, ModelsRoute
 from .open_connections import OpenConnections
+from .openapi_route import OpenapiRoute
 from .openwebui_routes import OpenWebuiLoadRoute, OpenWebuiSearchRoute
 from .responses_routes import StoredResponses
 from .searxng_route import SearxngRoute
@@ -134,6 +135,7 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
         Endpoint("/healthz", health, methods=["GET"]),
         Endpoint("/readyz", health, methods=["GET"]),
         Endpoint("/metrics", MetricsRoute(metrics), methods=["GET"]),
+        Endpoint("/openapi.json", OpenapiRoute(), methods=["GET"]),
         Endpoint("/v1/groundwire/usage", UsageRoute(usage), methods=["GET"]),
         Endpoint("/v1/{path:path}", ForwardRoute(house.upstreams, config.server, forwarder)),
     ]
