@@ -27,6 +27,7 @@ from ..values.errors import failure
 from ..watching.lag import LoopLag
 from ..watching.log import RequestLog, lines_dropped
 from ..watching.metrics import Metrics
+from ..watching.optional_listeners import OptionalListeners
 from ..watching.prices import PriceList
 from .admission import Admission
 from .alpha_search_route import AlphaSearchRoute
@@ -56,6 +57,7 @@ _ENGINES = ("/search", "/extract", "/compat/openwebui")  # where we pass for a s
 
 def build(config: Config, connections: OpenConnections | None = None) -> Edge:
     """The application as a server runs it. Its parts are closed when the server stops. `connections` are counted."""
+    optional = OptionalListeners(config)
     metrics = Metrics(
         log_dropped=lines_dropped,
         connections=lambda: 0 if connections is None else len(connections),
@@ -77,6 +79,7 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
         await flushing.stop()
         await mcp.aclose()
         await house.aclose()
+        await optional.aclose()
 
     app = FastAPI(title="Groundwire", openapi_url=None, docs_url=None, redoc_url=None, lifespan=lifespan)
     responses = ResponseState(house.store)
@@ -101,7 +104,7 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
         config.server,
         keys,
         _DialectOfPath({**dialects, **dict.fromkeys(_ENGINES, EngineDialect()), "/mcp": McpDialect()}),
-        [RequestLog(config.log), metrics, limiter, usage],
+        [RequestLog(config.log), metrics, limiter, usage, *optional.listeners],
         limiter=limiter,
         prices=PriceList(config.prices),
     )

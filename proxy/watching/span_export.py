@@ -84,7 +84,7 @@ class _Collector(SpanExporter):
     def shutdown(self) -> None:
         if not self._over:
             self._over = True
-            self._exporter.shutdown()
+            self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
 
 class _LastWords(logging.Handler):

@@ -17,7 +17,6 @@ PROVIDER = "gen_ai.provider.name"  # the upstream, as the operator calls it
 MODEL = "gen_ai.request.model"
 INPUT_TOKENS = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
-FIRST_CHUNK = "gen_ai.response.time_to_first_chunk"
 TOOL = "gen_ai.tool.name"
 TOOL_TYPE = "gen_ai.tool.type"
 FUNCTION = "function"

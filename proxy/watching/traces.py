@@ -23,7 +23,6 @@ from .contents import printable
 from .log import without_secrets
 from .observer import Listener, Observer
 from .steps import (
-    FirstContent,
     Forwarded,
     ModelAnswered,
     ModelAsked,
@@ -87,15 +86,15 @@ class _Trace:
         self._request = tracer.start_span(request.method, parent, SpanKind.SERVER, start_time=self._start)
         self._within = set_span_in_context(self._request, Context())
         self._records = self._request.is_recording()
-        self._model: tuple[Span, int, str] | None = None  # the question under way, since when, and to which model
+        self._model: tuple[Span, str] | None = None  # the question under way, and to which model
         self._tools: list[_RunningTool] = []
 
     def asked(self, request: Observer, step: ModelAsked) -> None:
         self._close_model()
-        now, model = self._now(), _shown(step.model)
+        model = _shown(step.model)
         attributes: Attributes = {names.OPERATION: names.CHAT, names.PROVIDER: step.upstream, names.MODEL: model}
-        span = self._span(f"{names.CHAT} {model}", SpanKind.CLIENT, now, attributes)
-        self._model = span, now, model
+        span = self._span(f"{names.CHAT} {model}", SpanKind.CLIENT, self._now(), attributes)
+        self._model = span, model
         onward: dict[str, str] = {}
         _PROPAGATOR.inject(onward, set_span_in_context(span, Context()))
         request.onward = onward
@@ -117,11 +116,6 @@ class _Trace:
     def failed(self, request: Observer, step: ModelFailed) -> None:
         error = _shown(step.code) or str(step.status)
         self._close_model({names.STATUS: step.status, names.ERROR: error}, failed=True)
-
-    def content_began(self, request: Observer, step: FirstContent) -> None:
-        if self._model:
-            span, since, _ = self._model
-            span.set_attribute(names.FIRST_CHUNK, (self._now() - since) / _SECOND)
 
     def tool_began(self, request: Observer, step: ToolBegan) -> None:
         self._tools.append(_RunningTool(step.tool, step.contents, self._tool_span(step.tool, step.contents)))
@@ -171,7 +165,7 @@ class _Trace:
     def _rename(self, operation: Operation) -> None:
         """What was forwarded is known by its answer."""
         if self._model and operation != names.CHAT:
-            span, _, model = self._model
+            span, model = self._model
             span.update_name(f"{operation or names.FORWARDED} {model}")
             span.set_attribute(names.OPERATION, operation or names.FORWARDED)
 
@@ -191,15 +185,13 @@ class _Trace:
         exact = [tool for tool in alike if any(call.asked in texts.values() for texts in tool.contents)]
         return next((tool.span for tool in (*exact, *alike, *self._tools)), None)
 
-    def _span(
-        self, name: str, kind: SpanKind, start: int, attributes: Attributes, parent: Span | None = None
-    ) -> Span:
+    def _span(self, name: str, kind: SpanKind, start: int, attributes: Attributes, parent: Span | None = None) -> Span:
         within = set_span_in_context(parent, Context()) if parent else self._within
         return self._tracer.start_span(name, within, kind, attributes, start_time=start)
 
     def _close_model(self, attributes: Attributes | None = None, *, failed: bool = False) -> None:
         if self._model:
-            span, _, _ = self._model
+            span, _ = self._model
             self._model = None
             self._close(span, attributes or {}, failed=failed)
 
@@ -277,7 +269,6 @@ _TELLERS: dict[type, Callable[[_Trace, Observer, Any], None]] = {
     ModelLeft: _Trace.left,
     ModelFailed: _Trace.failed,
     Forwarded: _Trace.forwarded,
-    FirstContent: _Trace.content_began,
     ToolBegan: _Trace.tool_began,
     ToolCalled: _Trace.tool_called,
     ProviderCall: _Trace.provider_called,
