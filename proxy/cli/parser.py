@@ -65,8 +65,15 @@ def _search(add: Add) -> None:
 
 
 def _open(add: Add) -> None:
-    command = add("open", "Run one open_page, as the model would get it.", "groundwire open https://example.com/")
-    command.add_argument("url", nargs="+", help="the page; several are opened together")
+    command = add(
+        "open",
+        "Run one open_page, as the model would get it.",
+        "groundwire open https://example.com/",
+        'groundwire open https://example.com/history.html --query "who founded it"',
+    )
+    command.add_argument("url", nargs="+", help="the page, or a document such as local:docs/a.md; several together")
+    command.add_argument("--start", type=_count, default=0, metavar="N", help="from this character of the page on")
+    command.add_argument("--query", default="", metavar="Q", help="only the passages that matter for this")
     command.add_argument("--json", action="store_true", help="print JSON; a list for several URLs")
 
 
@@ -113,6 +120,12 @@ def _port(text: str) -> int:
     if not 0 <= port <= 65_535:
         raise argparse.ArgumentTypeError("must be between 0 and 65535")
     return port
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError("must be a whole number, 0 or more")
+    return int(text)
 
 
 def _day(text: str) -> str:
