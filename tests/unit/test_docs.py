@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy.answering.offer import decide
-from proxy.cli.main import _parser
+from proxy.cli.parser import parser
 from proxy.config.vocabulary import REPAIRS
 from proxy.dialects.chat import decode
 from proxy.upstreams.profiles import PROFILES
@@ -19,7 +19,7 @@ from tests.fakes.deviations import DEVIATIONS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "bench" / "README.md"]
-HELP: dict[str, ArgumentParser] = dict(_parser()._subparsers._group_actions[0].choices)  # type: ignore[union-attr, arg-type]
+HELP: dict[str, ArgumentParser] = dict(parser()._subparsers._group_actions[0].choices)  # type: ignore[union-attr, arg-type]
 
 
 def uses() -> list[tuple[str, str]]:
