@@ -28,6 +28,7 @@ from providers.settings import CacheSettings, CooldownSettings, Count, Seconds, 
 
 from ..values.request import CitationStyle
 from . import environment
+from .audit import Audit, AuditConfig
 from .contradictions import contradictions
 from .file import ConfigError as ConfigError
 from .file import Document, read
@@ -152,6 +153,7 @@ class Config(_Section):
     cooldown: CooldownSettings = CooldownSettings()
     store: Annotated[str, AfterValidator(_store), Field(repr=False)] = "memory"  # a URL may hold a password
     log: LogConfig = LogConfig()
+    audit: Audit = AuditConfig()
     traces: TracesConfig = TracesConfig()
     network: NetworkConfig = NetworkConfig()
     prices: PricesConfig = PricesConfig()

@@ -57,9 +57,10 @@ _ENGINES = ("/search", "/extract", "/compat/openwebui")  # where we pass for a s
 
 def build(config: Config, connections: OpenConnections | None = None) -> Edge:
     """The application as a server runs it. Its parts are closed when the server stops. `connections` are counted."""
-    optional = OptionalListeners(config)
+    optional = OptionalListeners(config, anonymous=lambda: not keys.required)
     metrics = Metrics(
         log_dropped=lines_dropped,
+        audit_dropped=optional.audit_dropped,
         connections=lambda: 0 if connections is None else len(connections),
         turned_away=lambda: 0 if connections is None else connections.turned_away,
         waiting=lambda: admission.waiting + house.upstreams.waiting,

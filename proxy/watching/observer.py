@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from .prices import NO_PRICES, PriceList
 from .steps import Step
 from .summary import Summary
+from .transcript import Transcript
 
 log = logging.getLogger("groundwire")
 
@@ -46,6 +47,7 @@ class Observer:
         "steps",
         "summary",
         "trace_headers",
+        "transcript",
     )
 
     def __init__(
@@ -68,6 +70,7 @@ class Observer:
         self.outcome = ""
         self.trace_headers: Mapping[str, str] = {}  # by which the client says what its request is a part of
         self.onward: Mapping[str, str] = {}  # headers that say the same to the model that is asked now
+        self.transcript: Transcript | None = None  # of what is asked and answered, for who may keep it
         self.steps: list[tuple[float, Step]] = []  # the first of them, each with the seconds since the request began
         self.summary = Summary(prices)  # of all of them
         self.began = time.perf_counter()
