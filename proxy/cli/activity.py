@@ -1,5 +1,5 @@
-"""What goes on while no text comes, as one line: waiting for the model, searching with whom, reading which page, and for
-how many seconds. Handed the events of an answer and the calls of providers as they are told; hands on the line.
+"""What goes on while no text comes, as one line: waiting for the model, searching with whom, reading which page, and
+for how many seconds. Handed the events of an answer and the calls of providers as they are told; hands on the line.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ _WIDEST = 100  # columns that text is laid out on: longer lines are hard to read
 
 
 class AnswerView(Protocol):
-    """`answer` is what was gathered so far. `take` notes what happened; `draw` shows it, and says after how many seconds
-    there may be something new; `end` shows the rest and what stands below; `stop` leaves the terminal in order when the
-    answer was broken off."""
+    """`answer` is what was gathered so far. `take` notes what happened; `draw` shows it, and says after how many
+    seconds it wants to be asked again; `end` shows the rest and what stands below; `stop` leaves the terminal in order,
+    also where the answer was broken off."""
 
     answer: GatheredAnswer
 
@@ -83,7 +83,9 @@ async def _next(batches: AsyncGenerator[list[Event], None]) -> list[Event]:
     return []
 
 
-def view_for(out: TextIO, err: TextIO, activity: Activity, *, as_json: bool = False, verbose: bool = False) -> AnswerView:
+def view_for(
+    out: TextIO, err: TextIO, activity: Activity, *, as_json: bool = False, verbose: bool = False
+) -> AnswerView:
     """The one that fits where the output goes."""
     status = LiveRegion(err) if is_terminal(err) else None
     if as_json:
@@ -210,8 +212,8 @@ class LiveView(_View):
 
 
 class PlainView(_View):
-    """Text as it comes and nothing else, for pipes and files. Before the first word a terminal on stderr shows what goes
-    on; afterwards no more, because the text may be on its way to the same screen."""
+    """Text as it comes and nothing else, for pipes and files. Before the first word a terminal on stderr shows what
+    goes on; afterwards no more, because the text may be on its way to the same screen."""
 
     def __init__(
         self, out: TextIO, err: TextIO, activity: Activity, status: LiveRegion | None = None, *, verbose: bool = False

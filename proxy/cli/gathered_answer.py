@@ -77,9 +77,7 @@ class GatheredAnswer:
         ran = {"ok": event.ok, "ms": round((now - began) * 1000)}
         if event.tool == WEB_SEARCH:
             found = len(event.sources)
-            self.searches.append(
-                {"query": _text_of(arguments), "provider": event.provider, "results": found, **ran}
-            )
+            self.searches.append({"query": _text_of(arguments), "provider": event.provider, "results": found, **ran})
         elif event.tool == OPEN_PAGE:
             self.pages += [{"url": url, **ran} for url in urls_of(arguments)]
         if event.tool == OPEN_PAGE:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TextIO
+from typing import ClassVar, TextIO
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import Heading, Markdown
+from rich.markdown import Heading, Markdown, MarkdownElement
 from rich.segment import Segment
 from rich.theme import Theme
 
@@ -53,7 +53,7 @@ class _LeftHeading(Heading):
 class _Shown(Markdown):
     """A block, with nothing in it that a terminal obeys: Markdown can write characters by their numbers."""
 
-    elements = {**Markdown.elements, "heading_open": _LeftHeading}
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "heading_open": _LeftHeading}
 
     def __init__(self, parsed: list[Token]) -> None:
         super().__init__("", code_theme=_CODE, hyperlinks=False)

@@ -1,5 +1,5 @@
-"""The list of sources below an answer, as lines. Handed a gathered answer; `verbose` adds the passage that each citation
-rests on. What of a sentence is not in its source is always said.
+"""The list of sources below an answer, as lines. Handed a gathered answer; `verbose` adds the passage that each
+citation rests on. What of a sentence is not in its source is always said.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def harmless(text: str) -> str:
 
 
 def harmless_json(text: str) -> str:
-    """JSON that says the same, with escapes for what a terminal would obey; such things only stand inside its strings."""
+    """JSON that says the same, with escapes for what a terminal would obey: such things stand inside strings alone."""
     return _OBEYED.sub(lambda found: found[0] if found[0] < " " else f"\\u{ord(found[0]):04x}", text)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -72,7 +73,7 @@ open at the end
 
 def parts(text: str, *cuts: int) -> list[str]:
     places = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
-    return [text[start:end] for start, end in zip(places, places[1:], strict=False)]
+    return [text[start:end] for start, end in pairwise(places)]
 
 
 def blocks(*pieces: str) -> list[Block]:
