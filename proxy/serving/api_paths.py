@@ -7,8 +7,10 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
+from ..values.request_records import KEPT_REQUESTS
 from ..watching.metrics import CONTENT_TYPE
-from .api_shapes import COUNT, DAY, SCHEMAS, TEXT, Schema, named, one_of
+from .api_shapes import COUNT, DAY, OUR_SHAPES, TEXT, Schema, named, one_of
+from .other_api_shapes import OTHER_SHAPES
 
 _JSON, _EVENTS = "application/json", "text/event-stream"
 _DESCRIPTION = (
@@ -69,14 +71,16 @@ def _operation(
     return made
 
 
-def _answers(tag: str, text: str, body: str, answer: str, error: str = "Error") -> Operation:
+def _answers(
+    tag: str, text: str, body: str, answer: str, error: str = "Error", more: tuple[Schema, ...] = ()
+) -> Operation:
     """A model answers, with search where that is wanted."""
     return _operation(
         tag,
         text,
         _content(named(answer)),
         body=body,
-        parameters=(_header("Search"), _header("Citations")),
+        parameters=(_header("Search"), _header("Citations"), *more),
         error=error,
         streams=True,
         searches=True,
@@ -133,7 +137,7 @@ PATHS: dict[str, dict[str, Operation]] = {
         "post": _answers("models", "OpenAI's Chat Completions.", "ChatRequest", "ChatCompletion"),
     },
     "/v1/responses": {
-        "post": _answers("models", "OpenAI's Responses.", "ResponsesRequest", "Response"),
+        "post": _answers("models", "OpenAI's Responses.", "ResponsesRequest", "Response", more=(_header("Trace"),)),
     },
     "/v1/responses/{id}": {
         "get": _operation(
@@ -240,6 +244,29 @@ PATHS: dict[str, dict[str, Operation]] = {
             parameters=_USAGE_OF,
         ),
     },
+    "/v1/groundwire/requests": {
+        "get": _operation(
+            "operating",
+            "The last requests, the newest first; an admin's.",
+            _content(named("Requests")),
+            parameters=(_in_query("limit", {"type": "integer", "minimum": 1, "maximum": KEPT_REQUESTS}, "At most."),),
+        ),
+    },
+    "/v1/groundwire/requests/{id}": {
+        "get": _operation(
+            "operating",
+            "One of them with its steps; an admin's.",
+            _content(named("Request")),
+            parameters=(_ID,),
+        ),
+    },
+    "/v1/groundwire/health": {
+        "get": _operation(
+            "operating",
+            "How every provider and upstream does, by what was seen of it; an admin's.",
+            _content(named("Health")),
+        ),
+    },
     "/openapi.json": {
         "get": _operation("operating", "This document.", _content({"type": "object"}), security=[]),
     },
@@ -266,6 +293,12 @@ _PARAMETERS: dict[str, Schema] = {
         "description": "How citations look in this answer.",
         "schema": one_of("link", "number", "openai", "none"),
     },
+    "Trace": {
+        "name": "X-Groundwire-Trace",
+        "in": "header",
+        "description": "With `on` a stream also carries what is done for it: events `groundwire.step`.",
+        "schema": one_of("on"),
+    },
 }
 
 _SECURITY: dict[str, Schema] = {
@@ -290,7 +323,7 @@ def document() -> dict[str, Any]:
         "tags": [{"name": name} for name in ("models", "tools", "search engines", "operating")],
         "paths": PATHS,
         "components": {
-            "schemas": SCHEMAS,
+            "schemas": {**OUR_SHAPES, **OTHER_SHAPES},
             "headers": _HEADERS,
             "parameters": _PARAMETERS,
             "securitySchemes": _SECURITY,

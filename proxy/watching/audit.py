@@ -12,9 +12,8 @@ from typing import Any
 import orjson
 
 from ..config.audit import AuditConfig
-from ..values.response_paths import is_about_stored_response
 from .audit_file import AuditFile
-from .counted import is_counted
+from .counted import is_listed
 from .log import without_secrets
 from .log_writer import LineWriter
 from .observer import Listener, Observer
@@ -27,7 +26,7 @@ _WEIGHT = 2000  # of a line, besides its answer
 
 class Audit(Listener):
     """`contents`: are questions and answers written down too? `anonymous`: is anybody let in without a key? If not, who
-    is turned away at the door does not fill the disk."""
+    is turned away at the door does not fill the disk. Raises `OSError` where the file cannot be opened."""
 
     def __init__(self, config: AuditConfig, *, contents: bool, anonymous: Callable[[], bool] = lambda: True) -> None:
         file = AuditFile(config.file, max_size=config.max_size, keep=config.keep)
@@ -44,13 +43,8 @@ class Audit(Listener):
             request.transcript = Transcript()
 
     def ended(self, request: Observer) -> None:
-        if self._is_written_down(request):
+        if is_listed(request, anonymous=self._anonymous()):
             self._writer.write(_AuditLine(request))
-
-    def _is_written_down(self, request: Observer) -> bool:
-        if not is_counted(request) or is_about_stored_response(request.method, request.path):
-            return False
-        return request.method != "OPTIONS" and (bool(request.caller) or self._anonymous())
 
     def close(self) -> None:
         self._writer.close()

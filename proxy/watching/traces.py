@@ -20,6 +20,7 @@ from providers.base import ProviderCall
 
 from . import trace_names as names
 from .contents import printable
+from .counted import is_counted
 from .log import without_secrets
 from .observer import Listener, Observer
 from .steps import (
@@ -41,7 +42,6 @@ _LONGEST_CONTENT = 1000
 _TOOLS = {"search": "web_search", "read": "open_page"}
 _ANSWERED = ("ok", "empty")
 _NO_FAULT = ("ok", "client_left", "client_stalled", "client_cancelled")
-_PROBES = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json"})  # nobody looks for these in a trace
 _STORED = re.compile(r"(/v1/(?:responses|models|groundwire/requests))/[^/]+")
 _PROPAGATOR = TraceContextTextMapPropagator()
 
@@ -61,7 +61,7 @@ class Traces(Listener):
             teller(self._trace_of(request), request, step)
 
     def ended(self, request: Observer) -> None:
-        if request in self._open or request.path not in _PROBES:
+        if request in self._open or is_counted(request):
             trace = self._trace_of(request)
             del self._open[request]
             trace.end(request)

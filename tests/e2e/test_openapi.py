@@ -88,6 +88,8 @@ ASKED: list[tuple[str, str, str, Any]] = [
     ("get", "/healthz", "/healthz", None),
     ("get", "/readyz", "/readyz", None),
     ("get", "/v1/groundwire/usage", "/v1/groundwire/usage", None),
+    ("get", "/v1/groundwire/requests", "/v1/groundwire/requests?limit=200", None),
+    ("get", "/v1/groundwire/health", "/v1/groundwire/health", None),
     ("get", "/v1/models", "/v1/models", None),
     ("get", "/v1/models/{id}", "/v1/models/m", None),
     ("post", "/v1/search", "/v1/search", {"query": "sky blue", "limit": 2, "filters": {"time_range": "all"}}),
