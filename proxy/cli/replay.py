@@ -89,7 +89,7 @@ def _show(lines: AuditLines, wanted: str, *, as_json: bool) -> int:
     found = [request for request in lines.requests() if str(request.get("id", "")).startswith(wanted)]
     exact = [request for request in found if request["id"] == wanted]
     if not found:
-        print(f"There is no request {title(wanted)} in {lines.described()}.", file=sys.stderr)
+        print(harmless(f"There is no request {title(wanted)} in {lines.described()}."), file=sys.stderr)
         return 1
     if len(found) > 1 and not exact:
         print(f"{len(found)} requests begin with {title(wanted)}: write more of the id.", file=sys.stderr)
