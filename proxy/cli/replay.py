@@ -74,7 +74,7 @@ def _local_time(value: object) -> str:
     try:
         return datetime.fromisoformat(str(value)).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except ValueError:
-        return str(value)
+        return title(str(value))
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
