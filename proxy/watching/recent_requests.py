@@ -4,6 +4,7 @@ costs next to nothing; asked by the route of the same name.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,8 @@ from .recording import Recording
 from .step_fields import CONTENTS
 
 Row = dict[str, Any]
+
+_ID = re.compile(r"\w{1,100}", re.ASCII)
 
 
 class RecentRequests(Listener):
@@ -29,11 +32,13 @@ class RecentRequests(Listener):
             self._store.note(Recording(request, contents=self.contents))
 
     async def rows(self, most: int) -> tuple[list[Row], bool]:
-        """The newest first; and whether those of all processes are among them."""
+        """Those that ended last come first; and whether those of all processes are among them."""
         return await self._store.rows(most)
 
     async def find(self, request_id: str) -> tuple[Row | None, bool]:
         """One with its steps. Another process may have kept what this one may not show."""
+        if not _ID.fullmatch(request_id):  # whatever it is, no store is asked for it
+            return None, True
         found, everywhere = await self._store.find(request_id)
         if found and not self.contents:
             steps = [{name: value for name, value in step.items() if name not in CONTENTS} for step in found["steps"]]
