@@ -19,6 +19,11 @@ from ..config.settings import Config, ConfigError, load
 from ..house import House
 from ..watching.log import hide, set_up
 
+
+class Mistake(Exception):
+    """What was typed cannot be done; the text says why, and what can."""
+
+
 ConfiguredCommand = Callable[[Config, argparse.Namespace], Coroutine[Any, Any, int]]
 
 
@@ -33,10 +38,10 @@ def run_with_config(command: ConfiguredCommand, given: argparse.Namespace, *, pr
 
 @contextmanager
 def mistakes_in_words() -> Iterator[None]:
-    """What is wrong with the config is said as it is, and the program ends."""
+    """What is wrong with the arguments or the config is said as it is, and the program ends."""
     try:
         yield
-    except (ConfigError, ProviderConfigError) as error:
+    except (Mistake, ConfigError, ProviderConfigError) as error:
         print(error, file=sys.stderr)
         raise SystemExit(2) from None
 
