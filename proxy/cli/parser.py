@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--config", type=_path, metavar="F", help="the config file")
         return command
 
-    for declare in (_init, _serve, _ask, _search, _open, _index, _check, _key, _usage):
+    for declare in (_init, _serve, _ask, _chat, _search, _open, _index, _check, _key, _usage):
         declare(add)
     return whole
 
@@ -76,9 +76,27 @@ def _serve(add: Add) -> None:
 
 
 def _ask(add: Add) -> None:
-    command = add("ask", "Ask a question and stream the cited answer.", 'groundwire ask "What is new in Python 3.14?"')
-    command.add_argument("question", help="what you want to know")
+    command = add(
+        "ask",
+        "Ask a question and stream the cited answer.",
+        'groundwire ask "What is new in Python 3.14?"',
+        'cat notes.txt | groundwire ask "Summarise this" --no-search',
+        'groundwire ask "Who won?" --json | jq .citations',
+    )
+    command.add_argument("question", nargs="?", help="what you want to know; - reads it from the input")
     command.add_argument("--model", metavar="M", help="the model to ask; the upstream's first one if left out")
+    command.add_argument("--provider", metavar="N", help="the provider to search with first, any that is configured")
+    command.add_argument("--no-search", action="store_true", help="let the model answer from what it knows")
+    command.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    command.add_argument("-v", "--verbose", action="store_true", help="show the passage that each source is cited for")
+
+
+def _chat(add: Add) -> None:
+    command = add("chat", "Talk with a model that searches; /help lists what you can type.", "groundwire chat")
+    command.add_argument("--model", metavar="M", help="the model to ask; the upstream's first one if left out")
+    command.add_argument("--provider", metavar="N", help="the provider to search with first, any that is configured")
+    command.add_argument("--no-search", action="store_true", help="begin without search; /search on turns it on")
+    command.add_argument("-v", "--verbose", action="store_true", help="show the passage that each source is cited for")
 
 
 def _search(add: Add) -> None:

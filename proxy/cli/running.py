@@ -18,6 +18,7 @@ from ..config.secrets import secrets_of
 from ..config.settings import Config, ConfigError, load
 from ..house import House
 from ..watching.log import hide, set_up
+from .interruption import ended_at_once, ended_in_time
 
 
 class Mistake(Exception):
@@ -30,10 +31,15 @@ ConfiguredCommand = Callable[[Config, argparse.Namespace], Coroutine[Any, Any, i
 def run_with_config(command: ConfiguredCommand, given: argparse.Namespace, *, providers: str = "warning") -> int:
     """What commands print says it all, so the log holds its peace; of `providers` from this level on."""
     with mistakes_in_words():
+        return asyncio.run(ended_in_time(command(configured(given, providers=providers), given)))
+
+
+def configured(given: argparse.Namespace, *, providers: str = "warning") -> Config:
+    with ended_at_once():
         config = load(given.config, os.environ)
         hide(secrets_of(config))
         set_up(config.log, groundwire="error", providers=providers)
-        return asyncio.run(command(config, given))
+        return config
 
 
 @contextmanager

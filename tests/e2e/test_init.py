@@ -20,7 +20,7 @@ from tests.fakes.groundwire import SCRIPT, Groundwire, environment, gone, ground
 from tests.fakes.model import ModelServer
 from tests.fakes.search import FakeDuckDuckGo, FakeSearxng
 from tests.fakes.service import HTML_ERROR, KEY, Asked, FakeServer, Reply, as_json
-from tests.fakes.terminal import Terminal
+from tests.fakes.terminal import CTRL_C, CTRL_D, Terminal
 
 VARIABLES = [service.variable for service in SERVICES.values() if service.variable]
 OFFLINE = ["--yes", "--offline"]
@@ -262,14 +262,14 @@ def asked(folder: Path, *arguments: str) -> Terminal:
 def test_questions(tmp_path: Path, library: Path) -> None:
     with asked(tmp_path, "--offline") as terminal:
         terminal.until("A folder of documents to search (empty: none): ")
-        terminal.type(f"{library}\n")
+        terminal.press(f"{library}\n")
         terminal.until("May what your documents do not hold be searched on the web? [y/N]: ")
-        terminal.type("maybe\n")
+        terminal.press("maybe\n")
         terminal.until("Please answer y or n.")
-        terminal.type("y\n")
+        terminal.press("y\n")
         terminal.until("Shall clients need a key? [y/N]: ")
-        terminal.type("\n")
-        code, shown = terminal.end()
+        terminal.press("\n")
+        code, shown = terminal.ended(), terminal.written
     assert (code, "Wrote config.yaml" in shown) == (0, True)
     config = load(tmp_path / "config.yaml", {})
     assert config.tools.search[0] == "documents"
@@ -283,20 +283,20 @@ def test_what_flags_say_is_not_asked(tmp_path: Path, servers: ExitStack) -> None
     flags = ["--upstream", server.url, "--folder", "", "--no-keys", "--provider", "duckduckgo"]
     with asked(tmp_path, *flags) as terminal:
         terminal.until("One model alone, by its name (empty: all of them): ")
-        terminal.type("c\n")
+        terminal.press("c\n")
         terminal.until("There is no 'c' among them: a, b")
-        terminal.type("b\n")
-        code, shown = terminal.end()
+        terminal.press("b\n")
+        code, shown = terminal.ended(), terminal.written
     assert code == 0
     assert shown.count("?") == 0
     assert load(tmp_path / "config.yaml", {}).upstreams[0].models == ["b"]
 
 
-@pytest.mark.parametrize("key", ["\x03", "\x04"], ids=["Ctrl-C", "Ctrl-D"])
+@pytest.mark.parametrize("key", [CTRL_C, CTRL_D], ids=["Ctrl-C", "Ctrl-D"])
 def test_whoever_goes_away_gets_no_file(tmp_path: Path, key: str) -> None:
     with asked(tmp_path, "--offline") as terminal:
         terminal.until("A folder of documents")
-        terminal.type(key)
-        code, shown = terminal.end()
+        terminal.press(key)
+        code, shown = terminal.ended(), terminal.written
     assert (code, "Traceback" in shown) == (130, False)
     assert list(tmp_path.iterdir()) == []
