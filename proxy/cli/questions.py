@@ -7,6 +7,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from .interruption import ended_at_once
+
 _SHOWN = 20  # names
 
 
@@ -20,8 +22,9 @@ class Questions:
     def text(self, question: str, default: str) -> str:
         if not self._asking:
             return default
-        print(f"{question}: ", end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline()
+        with ended_at_once():
+            print(f"{question}: ", end="", file=sys.stderr, flush=True)
+            line = sys.stdin.readline()
         if not line:  # Ctrl-D: whoever goes away wants none of it
             self.say("")
             raise KeyboardInterrupt
