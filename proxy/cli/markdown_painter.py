@@ -55,9 +55,8 @@ class _Shown(Markdown):
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "heading_open": _LeftHeading}
 
-    def __init__(self, parsed: list[Token]) -> None:
-        super().__init__("", code_theme=_CODE, hyperlinks=False)
-        self.parsed = parsed
+    def __init__(self) -> None:
+        super().__init__("", code_theme=_CODE, hyperlinks=False)  # which makes a parser of its own: once is enough
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for segment in console.render(_Rendered(super().__rich_console__(console, options)), options):
@@ -76,17 +75,18 @@ class MarkdownPainter:
     def __init__(self, stream: TextIO) -> None:
         self._console = Console(file=stream, force_terminal=True, highlight=False, theme=Theme(_LOOKS))
         self._parser = MarkdownIt().enable(["strikethrough", "table"]).disable(list(_SWALLOWED))
+        self._shown = _Shown()
 
     def lines(self, text: str, width: int) -> list[str]:
         """Without empty ones before and behind. What cannot be laid out is shown as it was written: a block that is too
         large, or one that has too little room, of which the library would leave out words."""
         text = harmless(text)
         if len(text) <= _LARGEST and width >= _NARROWEST:
-            parsed = self._parser.parse(text)
+            self._shown.parsed = self._parser.parse(text)
             with self._console.capture() as drawn:
-                self._console.print(_Shown(parsed), width=width, end="")
-            lines = drawn.get().split("\n")
-            if _letters(_COLOUR.sub("", line) for line in lines) >= _letters(_contents(parsed)):
+                self._console.print(self._shown, width=width, end="")
+            lines = [line.rstrip() for line in drawn.get().split("\n")]
+            if _letters(_COLOUR.sub("", line) for line in lines) >= _letters(_contents(self._shown.parsed)):
                 return _within(lines)
         return _within(text.split("\n"))
 

@@ -35,9 +35,38 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--config", type=_path, metavar="F", help="the config file")
         return command
 
-    for declare in (_serve, _ask, _chat, _search, _open, _index, _check, _key, _usage, _replay):
+    for declare in (_init, _serve, _ask, _chat, _search, _open, _index, _check, _key, _usage, _replay):
         declare(add)
     return whole
+
+
+def _init(add: Add) -> None:
+    command = add(
+        "init",
+        "Write a config file that works here: finds model servers and keys, tries search engines, asks the rest.",
+        "groundwire init",
+        "groundwire init --yes --folder ~/notes --output notes.yaml",
+    )
+    command.add_argument("--upstream", metavar="URL", help="the model's server; else one that is found")
+    command.add_argument("--model", metavar="M", help="serve this model alone; else all that the server has")
+    command.add_argument(
+        "--provider", action="append", metavar="T", help="a search engine to use, such as duckduckgo; may be repeated"
+    )
+    command.add_argument("--folder", metavar="PATH", help="a folder of documents to search")
+    command.add_argument(
+        "--public-fallback",
+        action="store_true",
+        default=None,
+        help="search the web for what the documents of --folder do not hold",
+    )
+    command.add_argument(
+        "--key", dest="keys", action="store_true", default=None, help="make a key that clients need, and print it"
+    )
+    command.add_argument("--no-keys", dest="keys", action="store_false", help="let every program on this machine ask")
+    command.add_argument("--yes", action="store_true", help="ask nothing: take what is found")
+    command.add_argument("--offline", action="store_true", help="look for no server and try no search engine")
+    command.add_argument("--output", metavar="F", help="the file to write, config.yaml if left out; - is stdout")
+    command.add_argument("--force", action="store_true", help="replace the file if it is there")
 
 
 def _serve(add: Add) -> None:

@@ -40,7 +40,19 @@ class Seen:
         self._stream.feed(text)
 
     def resize(self, columns: int, lines: int) -> None:
-        self._screen.resize(lines, columns)
+        """As terminals do it: on one that gets lower the cursor stays in sight, and what is above scrolls away."""
+        screen = self._screen
+        over = screen.cursor.y + 1 - lines
+        if over > 0:
+            at, screen.cursor.y = screen.cursor.y, screen.lines - 1
+            for _ in range(over):
+                screen.index()
+            screen.cursor.y = at - over
+        if lines < screen.lines:
+            for row in range(lines, screen.lines):
+                screen.buffer.pop(row, None)
+            screen.lines = lines
+        screen.resize(lines, columns)
 
     @property
     def lines(self) -> list[str]:
