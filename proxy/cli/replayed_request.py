@@ -71,7 +71,7 @@ def _call(step: Mapping[str, Any], took: str) -> str:
     verb = "searched" if step.get("tool") == "web_search" else "opened"
     asked = _text(step, "asked")
     results = step.get("results")
-    found = f", {results} results" if isinstance(results, int) else ""
+    found = f", {results} result{'' if results == 1 else 's'}" if isinstance(results, int) else ""
     how = "from the cache" if step.get("cached") is True else took
     shown = f"“{asked}”" if verb == "searched" and asked else asked
     return "  ".join(

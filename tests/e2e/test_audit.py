@@ -250,7 +250,7 @@ def test_replay(config: dict[str, Any], model: ModelServer, file: Path, tmp_path
         known,
         "alice asked m at scripted",
         QUESTION,
-        "searched  “sky blue”  library: ok, 1 results",
+        "searched  “sky blue”  library: ok, 1 result ",
         f"opened  {SITE}sky.md  library: ok",
         "Air scatters blue light more than red light",
         "[1] Why the sky is blue",
