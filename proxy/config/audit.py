@@ -25,8 +25,13 @@ class AuditConfig(BaseModel):
     model_config = STRICT
 
     file: Annotated[str, AfterValidator(_file_name)] = ""
+    """Where requests are written down; only Groundwire's own user may read it. Empty: nowhere. The file's name alone,
+    `audit: audit.jsonl`, says the same.
+    """
     max_size: Annotated[ByteSize, BeforeValidator(no_switch), Field(ge=4096)] = ByteSize(100 << 20)
+    """When the file would grow beyond this it is put aside as `FILE.1`."""
     keep: Annotated[Count, Field(le=1000)] = 5
+    """How many files that were put aside are kept."""
 
 
 def _said(value: Any) -> Any:

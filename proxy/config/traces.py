@@ -51,8 +51,14 @@ class TracesConfig(BaseModel):
     model_config = STRICT
 
     endpoint: Annotated[str, AfterValidator(_address), Field(repr=False)] = ""
+    """The collector; `/v1/traces` is added where it is missing. Empty: the one that `OTEL_EXPORTER_OTLP_ENDPOINT`
+    names, if this section is there at all; else there are no traces. Reached through [`network`](#network), but not
+    through a SOCKS proxy. Needs `pip install 'groundwire[otel]'`.
+    """
     headers: Annotated[Headers, Field(repr=False)] = {}
+    """Sent to the collector, for example its key."""
     sample: Annotated[float, BeforeValidator(no_switch), Field(ge=0, le=1)] = 1.0
+    """The share of traces that are recorded, where no client has decided it."""
 
     def in_environment(self, environ: Mapping[str, str]) -> Self:
         """The same section with the variables' collector, where it names none. Raises `ConfigError`."""

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from ..config.audit import AuditConfig
-from .audit_file import AuditFile
+from .audit_file import open_audit
 from .counted import is_listed
 from .log import without_secrets
 from .log_writer import LineWriter
@@ -26,11 +26,10 @@ _WEIGHT = 2000  # of a line, besides its answer
 
 class Audit(Listener):
     """`contents`: are questions and answers written down too? `anonymous`: is anybody let in without a key? If not, who
-    is turned away at the door does not fill the disk. Raises `OSError` where the file cannot be opened."""
+    is turned away at the door does not fill the disk. Raises `ConfigError` where the file cannot be opened."""
 
     def __init__(self, config: AuditConfig, *, contents: bool, anonymous: Callable[[], bool] = lambda: True) -> None:
-        file = AuditFile(config.file, max_size=config.max_size, keep=config.keep)
-        self._writer = LineWriter(file, _missing, name="audit", room=ROOM)
+        self._writer = LineWriter(open_audit(config), _missing, name="audit", room=ROOM)
         self._contents = contents
         self._anonymous = anonymous
 

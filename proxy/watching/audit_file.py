@@ -13,10 +13,21 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from ..config.audit import AuditConfig
+from ..config.file import ConfigError
+
 log = logging.getLogger("groundwire")
 
 _MODE = 0o600
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def open_audit(config: AuditConfig) -> AuditFile:
+    """The file that the operator names; raises `ConfigError` where it cannot be opened."""
+    try:
+        return AuditFile(config.file, max_size=config.max_size, keep=config.keep)
+    except OSError as error:
+        raise ConfigError("The audit", [f"{config.file}: {error.strerror}"]) from None
 
 
 class AuditFile:
@@ -41,6 +52,9 @@ class AuditFile:
 
     def takes_more(self) -> bool:
         return True
+
+    def close(self) -> None:
+        os.close(self._descriptor)
 
     def _look_after(self, more: int) -> None:
         """It is the file of this name, and there is room in it."""

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..config.file import ConfigError
 from ..config.settings import Config
 from .observer import Listener
 
@@ -32,10 +31,7 @@ class OptionalListeners:
     def _write_down(self, config: Config, anonymous: Callable[[], bool]) -> None:
         from .audit import Audit
 
-        try:
-            self._audit = Audit(config.audit, contents=config.log.contents, anonymous=anonymous)
-        except OSError as error:
-            raise ConfigError("The audit", [f"{config.audit.file}: {error.strerror}"]) from None
+        self._audit = Audit(config.audit, contents=config.log.contents, anonymous=anonymous)
         self.listeners.append(self._audit)
 
     def _trace(self, config: Config) -> None:
