@@ -35,9 +35,15 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--config", type=_path, metavar="F", help="the config file")
         return command
 
-    for declare in (_init, _serve, _ask, _chat, _search, _open, _index, _check, _key, _usage, _replay):
+    for declare in (_init, _serve, _ask, _chat, _search, _open, _index, _check, _key, _usage, _replay, _completion):
         declare(add)
     return whole
+
+
+def commands_of(whole: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parser of each command, by its name."""
+    (found,) = (action.choices for action in whole._actions if isinstance(action, argparse._SubParsersAction))
+    return dict(found)
 
 
 def _init(add: Add) -> None:
@@ -164,6 +170,17 @@ def _replay(add: Add) -> None:
     command.add_argument("id", nargs="?", default="", metavar="ID", help="the request, or the beginning of its id")
     command.add_argument("--all", action="store_true", help="list all of them, not the newest 200 alone")
     command.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _completion(add: Add) -> None:
+    command = add(
+        "completion",
+        "Print a script that lets your shell complete commands and flags.",
+        'eval "$(groundwire completion bash)"     # in ~/.bashrc',
+        'eval "$(groundwire completion zsh)"      # in ~/.zshrc, after compinit',
+        "groundwire completion fish | source      # in ~/.config/fish/config.fish",
+    )
+    command.add_argument("shell", choices=["bash", "zsh", "fish"], help="the shell that you use")
 
 
 # What words become. What Python itself does not load is imported where it is needed.
