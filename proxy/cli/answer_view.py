@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Protocol, TextIO
 
-from ..values.events import Event, TextDelta
+from ..values.events import Event, TextDelta, ToolStarted
 from .activity import Activity
 from .gathered_answer import GatheredAnswer
 from .live_region import LiveRegion, size_of
@@ -67,6 +67,8 @@ async def _follow(batches: AsyncGenerator[list[Event], None], view: AnswerView) 
                 if not (events := pending.result()):
                     return
                 view.take(events)
+                if any(isinstance(event, ToolStarted) for event in events):
+                    due = 0.0  # it may be over before the next picture
                 pending = asyncio.ensure_future(_next(batches))
             if time.monotonic() >= due:
                 due = time.monotonic() + view.draw()

@@ -136,7 +136,7 @@ class _Chat:
         activity = asking.activity(time.monotonic())
         view = view_for(sys.stdout, sys.stderr, activity, verbose=self._verbose)
         try:
-            self._model = asking.model = self._model or await first_model(self._house)
+            self._model = activity.model = asking.model = self._model or await first_model(self._house)
             if self._search:
                 await await_indexes(self._house.searchers, drawn_only=True)
             await show(asking.answer(self._conversation.messages(question), activity), view)

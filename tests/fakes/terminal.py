@@ -160,6 +160,11 @@ class Terminal:
                 raise AssertionError(f"{missing} did not appear in {self._written.decode(errors='replace')!r}")
         return self._written.decode(errors="replace")
 
+    def until_bytes(self, count: int) -> None:
+        """Until so much was written, or the program has ended."""
+        while len(self._written) < count and self._read():
+            pass
+
     def press(self, keys: str) -> None:
         os.write(self._ours, keys.encode())
 

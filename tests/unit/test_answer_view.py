@@ -108,7 +108,9 @@ def test_an_answer_as_it_is_drawn(size: int, lines: int) -> None:
     assert tty.seen.cursor[0] == 0
 
 
-WORDS = st.sampled_from(["word", "**bold**", "`code`", "中文字", "🎉", "\n", "\n\n", "- item\n", "# head\n", "```\n", "| a |\n"])
+WORDS = st.sampled_from(
+    ["word", "**bold**", "`code`", "中文字", "🎉", "\n", "\n\n", "- item\n", "# head\n", "```\n", "| a |\n"]
+)
 
 
 @given(st.lists(WORDS, max_size=40), st.integers(20, 90), st.integers(2, 30))
@@ -120,7 +122,9 @@ def test_drawing_as_it_streams_ends_as_drawing_it_at_once(words: list[str], colu
     assert streamed.seen.lines == whole.seen.lines
 
 
-DRAWS = st.tuples(st.lists(st.text("ab 中", max_size=50), max_size=9), st.lists(st.text("xyz", max_size=50), max_size=4))
+DRAWS = st.tuples(
+    st.lists(st.text("ab 中", max_size=50), max_size=9), st.lists(st.text("xyz", max_size=50), max_size=4)
+)
 
 
 @given(st.lists(DRAWS, max_size=12), st.integers(5, 40), st.integers(2, 9))
@@ -349,7 +353,9 @@ def test_failures() -> None:
 
 # Hostile text
 
-HOSTILE = "\x1b[2J\x1b]0;title\x07\x9b31m\r\x08\x00\u202egnp.exe\u2066 &#27;[5m &#13; <b>x</b> ![i](https://i.example) x"
+HOSTILE = (
+    "\x1b[2J\x1b]0;title\x07\x9b31m\r\x08\x00\u202egnp.exe\u2066 &#27;[5m &#13; <b>x</b> ![i](https://i.example) x"
+)
 ORDERS = re.compile(r"\x1b\[(?:\?(?:7|2026)[hl]|[0-9]*A|J|[0-9;]*m)|\x1b\]8;;[!-~]*\x1b\\")
 
 
