@@ -106,6 +106,10 @@ def has_colour() -> bool:
     return not os.environ.get("NO_COLOR")
 
 
+def terminal_sources(columns: int, *, verbose: bool) -> SourceLines:
+    return SourceLines(verbose=verbose, terminal=True, colour=has_colour(), columns=min(columns, _WIDEST))
+
+
 class _View:
     """What all have in common."""
 
@@ -146,7 +150,7 @@ class LiveView(_View):
         self._open: list[str] = []  # lines of the open block, as they were last painted
         self._changed = False
         self._columns = 0
-        self._sources = SourceLines(verbose=verbose, terminal=True, colour=has_colour())
+        self._verbose = verbose
 
     def take(self, events: Sequence[Event]) -> None:
         super().take(events)
@@ -168,7 +172,8 @@ class LiveView(_View):
     def end(self) -> None:
         self._finished += self._blocks.flush()
         columns = size_of(self._out).columns
-        lines = [*self._print_finished(columns), *self._sources.lines(self.answer)]
+        sources = terminal_sources(columns, verbose=self._verbose)
+        lines = [*self._print_finished(columns), *sources.lines(self.answer)]
         self._region.draw([], lines)
         self._complain()
 
