@@ -74,7 +74,7 @@ async def ask(config: Config, given: argparse.Namespace) -> int:
         print(error, file=sys.stderr)
         return 2
     async with opened(config) as house:
-        asking = Asking(house, given.model or "", search=not given.no_search)
+        asking = Asking(house, given.model or "", search=not given.no_search, explained=given.verbose)
         activity = asking.activity(time.monotonic())
         view = view_for(sys.stdout, sys.stderr, activity, as_json=given.json, verbose=given.verbose)
         try:

@@ -142,7 +142,7 @@ class _Chat:
 
     async def _answer(self, question: str) -> None:
         assert self._house is not None
-        asking = Asking(self._house, self._model, search=self._search)
+        asking = Asking(self._house, self._model, search=self._search, explained=self._verbose)
         activity = asking.activity(time.monotonic())
         view = view_for(sys.stdout, sys.stderr, activity, verbose=self._verbose)
         try:

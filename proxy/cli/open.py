@@ -26,7 +26,7 @@ async def open_pages(config: Config, given: argparse.Namespace) -> int:
             return none_configured("read")
         await await_indexes(owners_of(house, given.url))
         session = house.toolbox.session(SessionOptions(Ledger(), alone=True))
-        parts = await session.open_once({"urls": given.url})
+        parts = await session.open_once({"urls": given.url, "start": given.start, "query": given.query})
         if given.json:
             pages = [open_json(part) for part in parts]
             print(json.dumps(pages if len(given.url) > 1 else pages[0], ensure_ascii=False, indent=2))

@@ -35,9 +35,44 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--config", type=_path, metavar="F", help="the config file")
         return command
 
-    for declare in (_serve, _ask, _chat, _search, _open, _index, _check, _key, _usage):
+    for declare in (_init, _serve, _ask, _chat, _search, _open, _index, _check, _key, _usage, _completion):
         declare(add)
     return whole
+
+
+def commands_of(whole: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parser of each command, by its name."""
+    (found,) = (action.choices for action in whole._actions if isinstance(action, argparse._SubParsersAction))
+    return dict(found)
+
+
+def _init(add: Add) -> None:
+    command = add(
+        "init",
+        "Write a config file that works here: finds model servers and keys, tries search engines, asks the rest.",
+        "groundwire init",
+        "groundwire init --yes --folder ~/notes --output notes.yaml",
+    )
+    command.add_argument("--upstream", metavar="URL", help="the model's server; else one that is found")
+    command.add_argument("--model", metavar="M", help="serve this model alone; else all that the server has")
+    command.add_argument(
+        "--provider", action="append", metavar="T", help="a search engine to use, such as duckduckgo; may be repeated"
+    )
+    command.add_argument("--folder", metavar="PATH", help="a folder of documents to search")
+    command.add_argument(
+        "--public-fallback",
+        action="store_true",
+        default=None,
+        help="search the web for what the documents of --folder do not hold",
+    )
+    command.add_argument(
+        "--key", dest="keys", action="store_true", default=None, help="make a key that clients need, and print it"
+    )
+    command.add_argument("--no-keys", dest="keys", action="store_false", help="let every program on this machine ask")
+    command.add_argument("--yes", action="store_true", help="ask nothing: take what is found")
+    command.add_argument("--offline", action="store_true", help="look for no server and try no search engine")
+    command.add_argument("--output", metavar="F", help="the file to write, config.yaml if left out; - is stdout")
+    command.add_argument("--force", action="store_true", help="replace the file if it is there")
 
 
 def _serve(add: Add) -> None:
@@ -83,8 +118,15 @@ def _search(add: Add) -> None:
 
 
 def _open(add: Add) -> None:
-    command = add("open", "Run one open_page, as the model would get it.", "groundwire open https://example.com/")
-    command.add_argument("url", nargs="+", help="the page; several are opened together")
+    command = add(
+        "open",
+        "Run one open_page, as the model would get it.",
+        "groundwire open https://example.com/",
+        'groundwire open https://example.com/history.html --query "who founded it"',
+    )
+    command.add_argument("url", nargs="+", help="the page, or a document such as local:docs/a.md; several together")
+    command.add_argument("--start", type=_count, default=0, metavar="N", help="from this character of the page on")
+    command.add_argument("--query", default="", metavar="Q", help="only the passages that matter for this")
     command.add_argument("--json", action="store_true", help="print JSON; a list for several URLs")
 
 
@@ -117,6 +159,17 @@ def _usage(add: Add) -> None:
     command.add_argument("--json", action="store_true", help="print JSON")
 
 
+def _completion(add: Add) -> None:
+    command = add(
+        "completion",
+        "Print a script that lets your shell complete commands and flags.",
+        'eval "$(groundwire completion bash)"     # in ~/.bashrc',
+        'eval "$(groundwire completion zsh)"      # in ~/.zshrc, after compinit',
+        "groundwire completion fish | source      # in ~/.config/fish/config.fish",
+    )
+    command.add_argument("shell", choices=["bash", "zsh", "fish"], help="the shell that you use")
+
+
 # What words become. What Python itself does not load is imported where it is needed.
 
 
@@ -131,6 +184,12 @@ def _port(text: str) -> int:
     if not 0 <= port <= 65_535:
         raise argparse.ArgumentTypeError("must be between 0 and 65535")
     return port
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError("must be a whole number, 0 or more")
+    return int(text)
 
 
 def _day(text: str) -> str:

@@ -20,6 +20,11 @@ from ..house import House
 from ..watching.log import hide, set_up
 from .interruption import ended_at_once, ended_in_time
 
+
+class Mistake(Exception):
+    """What was typed cannot be done; the text says why, and what can."""
+
+
 ConfiguredCommand = Callable[[Config, argparse.Namespace], Coroutine[Any, Any, int]]
 
 
@@ -39,10 +44,10 @@ def configured(given: argparse.Namespace, *, providers: str = "warning") -> Conf
 
 @contextmanager
 def mistakes_in_words() -> Iterator[None]:
-    """What is wrong with the config is said as it is, and the program ends."""
+    """What is wrong with the arguments or the config is said as it is, and the program ends."""
     try:
         yield
-    except (ConfigError, ProviderConfigError) as error:
+    except (Mistake, ConfigError, ProviderConfigError) as error:
         print(error, file=sys.stderr)
         raise SystemExit(2) from None
 

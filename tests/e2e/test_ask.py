@@ -65,7 +65,7 @@ def test_it_streams_an_answer_and_lists_its_sources(folder: Path) -> None:
     assert running.returncode == 0
     assert "more than red light. [1]" in shown
     assert shown.endswith(f"\n\n[1] Why the sky is blue\n    {SITE}sky.md\n    page: “{QUOTE}”\n")
-    assert status == ""
+    assert status == "It searched, and the answer cites what was found.\n"
 
 
 def test_the_passage_is_shown_on_request(folder: Path) -> None:
@@ -157,7 +157,8 @@ def test_without_search(scripted: Path, model: ModelServer) -> None:
 def test_where_search_is_off_it_says_so(tmp_path: Path, library: Path, model: ModelServer) -> None:
     config_file(tmp_path, {**embedded(library), "upstreams": [upstream(model)], "tools": {"mode": "off"}})
     model.script(text("By heart."))
-    assert "`tools.mode` is off" in groundwire(tmp_path, "ask", "Hi").stderr
+    said = groundwire(tmp_path, "ask", "Hi").stderr
+    assert said.startswith("Nothing was searched. Search is switched off: `tools.mode`")
     assert groundwire(tmp_path, "ask", "Hi", "--no-search").stderr == ""
     config_file(tmp_path, {**embedded(library), "upstreams": [upstream(model)], "tools": {"mode": "on_request"}})
     assert groundwire(tmp_path, "ask", "Generate a title for this chat").stderr == ""

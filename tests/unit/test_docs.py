@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
 
 from proxy.answering.offer import decide
-from proxy.cli.parser import parser
+from proxy.cli.parser import commands_of, parser
 from proxy.config.vocabulary import REPAIRS
 from proxy.dialects.chat import decode
 from proxy.upstreams.profiles import PROFILES
@@ -19,7 +18,7 @@ from tests.fakes.deviations import DEVIATIONS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "bench" / "README.md"]
-HELP: dict[str, ArgumentParser] = dict(parser()._subparsers._group_actions[0].choices)  # type: ignore[union-attr, arg-type]
+HELP = commands_of(parser())
 
 
 def uses() -> list[tuple[str, str]]:
