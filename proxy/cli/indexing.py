@@ -23,18 +23,19 @@ def with_index(members: Iterable[NamedProvider]) -> list[NamedProvider]:
     return [member for member in members if isinstance(member.provider, Indexing)]
 
 
-async def await_indexes(members: Iterable[NamedProvider]) -> None:
-    """Shows how far they are, and leaves what goes wrong to the search itself."""
+async def await_indexes(members: Iterable[NamedProvider], *, drawn_only: bool = False) -> None:
+    """Shows how far they are, and leaves what goes wrong to the search itself. `drawn_only`: on a terminal or not."""
     for member in with_index(members):
-        await awaited_report(member)
+        await awaited_report(member, drawn_only=drawn_only)
 
 
-async def awaited_report(member: NamedProvider) -> Report | str:
+async def awaited_report(member: NamedProvider, *, drawn_only: bool = False) -> Report | str:
     """What is in its index once that is whole; in words, if it cannot be made."""
     provider: Any = member.provider
     shown = ShownProgress(member.name, sys.stderr)
+    quiet = drawn_only and not sys.stderr.isatty()
     try:
-        return await provider.indexed(shown)  # type: ignore[no-any-return]
+        return await provider.indexed(None if quiet else shown)  # type: ignore[no-any-return]
     except ProviderError as error:
         return str(error)
     finally:
