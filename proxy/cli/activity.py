@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from providers.base import ProviderCall, Role
 from tools.base import WEB_SEARCH
 
-from ..values.events import Begun, Event, ReasoningDelta, TextDelta, ToolFinished, ToolStarted
+from ..values.events import Event, ReasoningDelta, TextDelta, ToolFinished, ToolStarted
 from ..watching.observer import Listener, Observer
 from ..watching.steps import Step
 from .gathered_answer import urls_of
@@ -24,12 +24,12 @@ class Activity(Listener):
 
     def __init__(self, model: str, now: float, searchers: Sequence[str] = (), readers: Sequence[str] = ()) -> None:
         self.notice = ""  # what a person should know at the end, besides the answer
-        self._model = model
+        self.model = model
         self._asked: dict[Role, Sequence[str]] = {"search": searchers, "read": readers}
         self._failed: set[tuple[Role, str]] = set()
         self._running: dict[str, tuple[ToolStarted, float]] = {}
-        self._what = f"Waiting for {title(model)}" if model else "Waiting"
-        self._since: float | None = now  # None while text comes
+        self._thinking = False
+        self._since: float | None = now  # that the model is waited for; None while text comes
 
     def told(self, request: Observer, step: Step) -> None:
         if isinstance(step, ProviderCall) and step.outcome not in _ANSWERED:
@@ -41,13 +41,11 @@ class Activity(Listener):
                 self._running[event.id] = (event, now)
             elif isinstance(event, ToolFinished):
                 self._running.pop(event.id, None)
-                self._what, self._since = f"Waiting for {title(self._model)}", now
-            elif isinstance(event, ReasoningDelta) and self._what != "Thinking":
-                self._what, self._since = "Thinking", now
+                self._thinking, self._since = False, now
+            elif isinstance(event, ReasoningDelta) and not self._thinking:
+                self._thinking, self._since = True, now
             elif isinstance(event, TextDelta):
                 self._since = None
-            elif isinstance(event, Begun) and not self._model:
-                self._model = event.model
 
     def line(self, now: float, columns: int) -> str:
         """Empty while text comes. Of what has no room the middle is left out: the end is what moves."""
@@ -55,9 +53,11 @@ class Activity(Listener):
             started, began = list(self._running.values())[-1]
             others = len(self._running) - 1
             what, by = self._described(started)
-            parts = [*([by] if by else []), *([f"{others} more"] if others else []), _seconds(now - began)]
+            more = [*([by] if by else []), *([f"{others} more"] if others else [])]
+            parts = [*(more if cells("".join(more)) < columns // 3 else []), _seconds(now - began)]
         elif self._since is not None:
-            what, parts = self._what, [_seconds(now - self._since)]
+            waiting = f"Waiting for {title(self.model)}" if self.model else "Waiting"
+            what, parts = "Thinking" if self._thinking else waiting, [_seconds(now - self._since)]
         else:
             return ""
         end = " · ".join(["", *parts])

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Protocol, TextIO
 
-from ..values.events import Event, TextDelta
+from ..values.events import Event, TextDelta, ToolStarted
 from .activity import Activity
 from .gathered_answer import GatheredAnswer
 from .live_region import LiveRegion, size_of
@@ -67,6 +67,8 @@ async def _follow(batches: AsyncGenerator[list[Event], None], view: AnswerView) 
                 if not (events := pending.result()):
                     return
                 view.take(events)
+                if any(isinstance(event, ToolStarted) for event in events):
+                    due = 0.0  # it may be over before the next picture
                 pending = asyncio.ensure_future(_next(batches))
             if time.monotonic() >= due:
                 due = time.monotonic() + view.draw()
@@ -102,6 +104,10 @@ def is_terminal(stream: TextIO) -> bool:
 
 def has_colour() -> bool:
     return not os.environ.get("NO_COLOR")
+
+
+def terminal_sources(columns: int, *, verbose: bool) -> SourceLines:
+    return SourceLines(verbose=verbose, terminal=True, colour=has_colour(), columns=min(columns, _WIDEST))
 
 
 class _View:
@@ -144,7 +150,7 @@ class LiveView(_View):
         self._open: list[str] = []  # lines of the open block, as they were last painted
         self._changed = False
         self._columns = 0
-        self._sources = SourceLines(verbose=verbose, terminal=True, colour=has_colour())
+        self._verbose = verbose
 
     def take(self, events: Sequence[Event]) -> None:
         super().take(events)
@@ -166,7 +172,8 @@ class LiveView(_View):
     def end(self) -> None:
         self._finished += self._blocks.flush()
         columns = size_of(self._out).columns
-        lines = [*self._print_finished(columns), *self._sources.lines(self.answer)]
+        sources = terminal_sources(columns, verbose=self._verbose)
+        lines = [*self._print_finished(columns), *sources.lines(self.answer)]
         self._region.draw([], lines)
         self._complain()
 

@@ -20,6 +20,7 @@ from .running import opened, run_with_config
 
 _LONGEST = 10 << 20  # bytes of a question: as many as the proxy takes of a request
 _NOTHING = 'There is no question. Ask one as in: groundwire ask "What is new in Python?"'
+_TYPE = "Type the question; Ctrl-D on a line of its own ends it."
 _TOO_LONG = f"The question is longer than {_LONGEST >> 20} MB. Give it less to read."
 
 
@@ -58,6 +59,8 @@ def _is_piped() -> bool:
 
 
 def _piped() -> str:
+    if sys.stdin.isatty():
+        print(_TYPE, file=sys.stderr)
     raw = sys.stdin.buffer.read(_LONGEST + 1)
     if len(raw) > _LONGEST:
         raise NoQuestion(_TOO_LONG)
@@ -71,11 +74,11 @@ async def ask(config: Config, given: argparse.Namespace) -> int:
         print(error, file=sys.stderr)
         return 2
     async with opened(config) as house:
-        asking = Asking(house, given.model or "", search=not given.no_search)
+        asking = Asking(house, given.model or "", search=not given.no_search, explained=given.verbose)
         activity = asking.activity(time.monotonic())
         view = view_for(sys.stdout, sys.stderr, activity, as_json=given.json, verbose=given.verbose)
         try:
-            asking.model = asking.model or await first_model(house)
+            activity.model = asking.model = asking.model or await first_model(house)
             if asking.search:
                 await await_indexes(house.searchers, drawn_only=True)
             question = {"role": "user", "content": given.question}

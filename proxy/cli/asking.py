@@ -19,16 +19,10 @@ from ..values.errors import refuse
 from ..values.events import Event
 from ..values.request import SEARCH_HEADER, ChatRequest
 from ..watching.observer import Observer
+from ..watching.reasons import why, why_decided
 from .activity import Activity
 
 Messages = Sequence[Mapping[str, Any]]
-
-
-_NOT_OFFERED = "Answered without a search."
-_UNSEARCHED = {
-    "mode_off": "Answered without a search: `tools.mode` is off in the config.",
-    "no_provider": "Answered without a search: no provider that can search is configured.",
-}
 
 
 class UnknownProvider(Exception):
@@ -56,10 +50,12 @@ async def first_model(house: House) -> str:
 
 
 class Asking:
-    """`search`: is the model offered search? Who types a question here wants one, as by the header of a client."""
+    """`search`: is the model offered search? Who types a question here wants one, as by the header of a client.
+    `explained`: is it said in the end whether and why something was searched?"""
 
-    def __init__(self, house: House, model: str, *, search: bool = True) -> None:
+    def __init__(self, house: House, model: str, *, search: bool = True, explained: bool = False) -> None:
         self._house = house
+        self.explained = explained
         self.model = model
         self.search = search
 
@@ -76,8 +72,10 @@ class Asking:
         body = {"model": self.model, "stream": True, "messages": list(messages)}
         prepared = await house.preparation.prepare(ChatRequest(body, b"", self.model, stream=True), context)
         if self.search and not prepared.decision.offered:
-            activity.notice = _UNSEARCHED.get(prepared.decision.reason, _NOT_OFFERED)
+            activity.notice = f"Nothing was searched. {why_decided(prepared.decision.reason, offered=False)}"
         offer = house.preparation.offer(prepared.request, context.caller, offered=prepared.decision.offered)
         async with aclosing(house.engine.answer(prepared.request, offer, prepared.plan, context)) as batches:
             async for batch in batches:
                 yield batch
+        if self.explained and prepared.decision.offered:
+            activity.notice = why(context.observer.summary, "ok")

@@ -16,11 +16,12 @@ from typing import Any
 from ..config.settings import Config
 from ..house import House
 from ..values.errors import RequestError
-from .answer_view import has_colour, is_terminal, show, view_for
+from .answer_view import is_terminal, show, terminal_sources, view_for
 from .asking import Asking, UnknownProvider, config_to_ask, first_model
 from .conversation import Conversation
 from .indexing import await_indexes
 from .interruption import CODE, end_soon
+from .live_region import size_of
 from .running import configured, mistakes_in_words, opened
 from .source_lines import SourceLines
 from .terminal_text import harmless
@@ -85,8 +86,12 @@ class _Chat:
                 print(_WELCOME, file=sys.stderr)
             while True:
                 self._take(self._next_line())
-        except (EOFError, _Ended):
-            return 1 if self._failed and not self._typed else 0
+        except EOFError:
+            if self._typed:
+                print(file=sys.stderr)
+            return self._code
+        except _Ended:
+            return self._code
         except KeyboardInterrupt:
             end_soon()
             if self._typed:
@@ -95,6 +100,11 @@ class _Chat:
         finally:
             with suppress(KeyboardInterrupt):
                 self._runner.run(self._opening.__aexit__(None, None, None))
+
+    @property
+    def _code(self) -> int:
+        """A person has seen what failed; a script has not."""
+        return 1 if self._failed and not self._typed else 0
 
     def _next_line(self) -> str:
         if not self._typed:
@@ -132,11 +142,11 @@ class _Chat:
 
     async def _answer(self, question: str) -> None:
         assert self._house is not None
-        asking = Asking(self._house, self._model, search=self._search)
+        asking = Asking(self._house, self._model, search=self._search, explained=self._verbose)
         activity = asking.activity(time.monotonic())
         view = view_for(sys.stdout, sys.stderr, activity, verbose=self._verbose)
         try:
-            self._model = asking.model = self._model or await first_model(self._house)
+            self._model = activity.model = asking.model = self._model or await first_model(self._house)
             if self._search:
                 await await_indexes(self._house.searchers, drawn_only=True)
             await show(asking.answer(self._conversation.messages(question), activity), view)
@@ -150,8 +160,10 @@ class _Chat:
     # Commands
 
     def _show_sources(self, _: str) -> None:
-        drawn = is_terminal(sys.stdout)
-        listed = SourceLines(verbose=True, terminal=drawn, colour=drawn and has_colour())
+        if is_terminal(sys.stdout):
+            listed = terminal_sources(size_of(sys.stdout).columns, verbose=True)
+        else:
+            listed = SourceLines(verbose=True, terminal=False, colour=False)
         lines = listed.lines(self._conversation.sources)
         print("\n".join(lines[1:]) if lines else "No answer has cited a source yet.")
 

@@ -10,18 +10,21 @@ from tools.ledger import Source
 
 from ..values.events import Citation
 from .gathered_answer import GatheredAnswer
-from .terminal_text import address, harmless, linked, title
+from .terminal_text import address, harmless, linked, title, wrapped
 
+_INDENT = "    "
 _ONLY_READ = "Read, not cited:"
 
 Show = Callable[[str], str]
 
 
 class SourceLines:
-    """On a terminal addresses are links and what stands beside the text is faint, else all is plain."""
+    """On a terminal addresses are links and what stands beside the text is faint, else all is plain. `columns`: how
+    wide passages may be; 0: as wide as they are."""
 
-    def __init__(self, *, verbose: bool, terminal: bool, colour: bool) -> None:
+    def __init__(self, *, verbose: bool, terminal: bool, colour: bool, columns: int = 0) -> None:
         self._verbose = verbose
+        self._columns = columns
         self._address: Show = linked if terminal else address
         self._faint: Show = _faint if colour else str
         self._strong: Show = _strong if colour else str
@@ -47,11 +50,15 @@ class SourceLines:
             *([f"not in it: {_flat('; '.join(missing))}"] if missing else []),
             *(["marked by Groundwire, not by the model"] if self._verbose and auto else []),
         ]
-        return [*self._source(citations[0].source), *(f"    {self._faint(line)}" for line in more)]
+        lines = [line for said in more for line in self._laid_out(said)]
+        return [*self._source(citations[0].source), *map(self._faint, lines)]
+
+    def _laid_out(self, text: str) -> list[str]:
+        return wrapped(text, self._columns, _INDENT) if self._columns else [_INDENT + text]
 
     def _source(self, source: Source) -> list[str]:
         head = f"[{source.n}] "
-        return [self._strong(head + title(source.title)), f"    {self._address(source.url)}"]
+        return [self._strong(head + title(source.title)), _INDENT + self._address(source.url)]
 
 
 def _flat(text: str) -> str:

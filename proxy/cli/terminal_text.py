@@ -60,6 +60,37 @@ def cut_to(text: str, room: int) -> str:
     return "".join(kept).rstrip() + "…" if room > 0 else ""
 
 
+def wrapped(text: str, columns: int, indent: str = "") -> list[str]:
+    """Lines of so many columns at most, broken between words where that is possible."""
+    room = max(columns - len(indent), 8)
+    lines, line, left = [], "", room
+    for word in text.split():
+        if line and cells(word) >= left:
+            lines.append(line)
+            line, left = "", room
+        for piece in _pieces(word, room):
+            if line and piece is not word:
+                lines.append(line)
+                line, left = "", room
+            line = f"{line} {piece}" if line else piece
+            left = room - cells(line)
+    return [indent + line for line in [*lines, line] if line]
+
+
+def _pieces(word: str, room: int) -> list[str]:
+    """A word that is longer than a line, in pieces that are not."""
+    if cells(word) <= room:
+        return [word]
+    pieces, taken = [""], 0
+    for character in word:
+        taken += _cells_of(character)
+        if taken > room:
+            pieces.append("")
+            taken = _cells_of(character)
+        pieces[-1] += character
+    return pieces
+
+
 def _cells_of(character: str) -> int:
     if unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0

@@ -126,6 +126,7 @@ class Terminal:
         self._size = (columns, lines)
         self._resized: list[tuple[int, tuple[int, int]]] = []  # after so many bytes, to this size
         self._written = b""
+        self._pressed = 0  # how much was written before the last key
 
     def __enter__(self) -> Self:
         self._ours, theirs = pty.openpty()
@@ -152,15 +153,21 @@ class Terminal:
         os.close(self._ours)
 
     def until(self, *words: str) -> str:
-        """All that was written, as soon as it holds all of these."""
+        """All that was written, as soon as what was written since the last key holds all of these."""
         end = time.monotonic() + PATIENCE
-        while missing := [word for word in words if word.encode() not in self._written]:
+        while missing := [word for word in words if word.encode() not in self._written[self._pressed :]]:
             left = end - time.monotonic()
             if left < 0 or not select.select([self._ours], [], [], left)[0] or not self._read():
                 raise AssertionError(f"{missing} did not appear in {self._written.decode(errors='replace')!r}")
         return self._written.decode(errors="replace")
 
+    def until_bytes(self, count: int) -> None:
+        """Until so much was written, or the program has ended."""
+        while len(self._written) < count and self._read():
+            pass
+
     def press(self, keys: str) -> None:
+        self._pressed = len(self._written)
         os.write(self._ours, keys.encode())
 
     def resize(self, columns: int, lines: int) -> None:
