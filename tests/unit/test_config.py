@@ -109,7 +109,9 @@ def _default(value: object) -> str:
             return '""'
         case list():
             return "[" + ", ".join(f'"{item}"' for item in value) + "]"
-        case str() | int() | float() | dict():
+        case float():
+            return f"{value:g}"
+        case str() | int() | dict():
             return str(value)
     return ""
 
