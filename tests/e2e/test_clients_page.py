@@ -94,11 +94,11 @@ def test_the_last_example_of_the_readme(tmp_path: Path) -> None:
     """A folder, the two entries, and a question; the model is the built-in one."""
     (settings,) = re.findall(r"```yaml\n(.*?)```", README, re.S)
     (tmp_path / "handbook").mkdir()
-    (tmp_path / "handbook/notice.md").write_text("# Notice\n\nThe notice period is three months.\n")
+    (tmp_path / "handbook/notice.md").write_text("# Notice\n\nThe notice period is three months long.\n")
     config_file(tmp_path, f"upstreams: [{{name: demo, type: demo}}]\n{settings}")
     *_, line = re.findall(r"^\.venv/bin/groundwire (ask .+)$", README, re.M)
     said = groundwire(tmp_path, *shlex.split(line.replace("qwen3", "demo"))).stdout
-    assert "The notice period is three months. [1]" in said
+    assert "The notice period is three months long. [1]" in said
     assert "local:handbook/notice.md" in said
 
 

@@ -20,7 +20,7 @@ import httpx
 import pytest
 import yaml
 
-from proxy.cli.main import _parser
+from proxy.cli.parser import parser
 from proxy.config.settings import Config, load
 from tests.fakes.front_server import FrontServer
 from tests.fakes.gated_model import Gate
@@ -191,7 +191,7 @@ def test_what_systemd_starts_is_a_server_that_reloads_and_ends(tmp_path: Path) -
     service = unit()["Service"]
     program, *arguments = shlex.split(service["ExecStart"])
     assert program == "/opt/groundwire/bin/groundwire"
-    assert _parser().parse_args(arguments).config == Path("/etc/groundwire/config.yaml")
+    assert parser().parse_args(arguments).config == Path("/etc/groundwire/config.yaml")
     config = tmp_path / "config.yaml"
     config.write_text("upstreams: [{name: d, type: demo}]\nproviders: []\nserver: {port: 0}\n")
     command = [str(SCRIPT), *(str(config) if word.endswith("config.yaml") else word for word in arguments)]
