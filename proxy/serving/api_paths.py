@@ -213,7 +213,7 @@ PATHS: dict[str, dict[str, Operation]] = {
         "post": _engine("Tavily's search.", "TavilySearchRequest", "TavilySearchResults"),
         "get": _searxng("SearXNG's search."),
     },
-    "/": {"get": _searxng("The same; without `q` it is no search.")},
+    "/": {"get": _searxng("The same; without `q` it is no search but the page, where there is one.")},
     "/extract": {"post": _engine("Tavily's reader.", "TavilyExtractRequest", "TavilyPages")},
     "/compat/openwebui/search": {
         "post": _engine("Open WebUI's external search.", "OpenWebuiSearchRequest", "OpenWebuiResults"),

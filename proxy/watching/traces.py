@@ -118,7 +118,8 @@ class _Trace:
         self._close_model({names.STATUS: step.status, names.ERROR: error}, failed=True)
 
     def tool_began(self, request: Observer, step: ToolBegan) -> None:
-        self._tools.append(_RunningTool(step.tool, step.contents, self._tool_span(step.tool, step.contents)))
+        if self._records:
+            self._tools.append(_RunningTool(step.tool, step.contents, self._tool_span(step.tool, step.contents)))
 
     def tool_called(self, request: Observer, step: ToolCalled) -> None:
         running = next((tool for tool in self._tools if tool.is_of(step)), None)
