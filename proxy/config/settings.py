@@ -83,6 +83,7 @@ class ServerConfig(_Section):
     groups: dict[Name, KeyPolicy] = {}
     allowed_hosts: list[Annotated[str, AfterValidator(_host)]] = []
     cors: list[Annotated[str, AfterValidator(_origin)]] = []
+    playground: bool = True
     max_body: Annotated[ByteSize, BeforeValidator(no_switch), Field(ge=1024)] = ByteSize(10 << 20)
     request_timeout: Seconds = 600
     body_timeout: Seconds = 10

@@ -1,0 +1,65 @@
+// Where the page starts: its three views, the keys of the keyboard that count everywhere, and the prompt for a key.
+
+import { startAsk, stop } from "./ask.js";
+import { closeCard, startCard } from "./card.js";
+import { one } from "./elements.js";
+import { showHealth, startHealth } from "./health.js";
+import { showRequests, startRequests } from "./requests.js";
+import { onKeyWanted } from "./server.js";
+
+const VIEWS = { ask: () => {}, requests: showRequests, health: showHealth };
+
+// An address ends in #view or #view/more.
+function route() {
+  const [named, ...more] = location.hash.slice(1).split("/");
+  const view = named in VIEWS ? named : "ask";
+  for (const name of Object.keys(VIEWS)) {
+    one(`#${name}`).hidden = name !== view;
+    const tab = one(`nav a[href="#${name}"]`);
+    if (name === view) tab.setAttribute("aria-current", "page");
+    else tab.removeAttribute("aria-current");
+  }
+  closeCard();
+  document.title = view === "ask" ? "Groundwire" : `${one(`nav a[href="#${view}"]`).textContent} · Groundwire`;
+  VIEWS[view](decodeURIComponent(more.join("/")));
+}
+
+function onKey(event) {
+  const typing = event.target.closest?.("input, textarea, select, dialog");
+  if (event.key === "Escape" && !event.target.closest?.("dialog")) {
+    if (closeCard() || stop()) event.preventDefault();
+  } else if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    event.preventDefault();
+    location.hash = "#ask";
+    one("#question").focus();
+  }
+}
+
+// Several questions may be refused at once; they wait for the same prompt.
+let prompted = null;
+
+function promptForKey(why) {
+  prompted ??= new Promise((given) => {
+    const dialog = one("#key-dialog");
+    const field = one("#key");
+    one("#key-why").textContent = why;
+    field.value = "";
+    dialog.returnValue = "";
+    dialog.addEventListener("close", () => given(dialog.returnValue === "use" ? field.value.trim() : ""), { once: true });
+    dialog.showModal();
+    field.focus();
+  }).finally(() => {
+    prompted = null;
+    one("#key").value = "";
+  });
+  return prompted;
+}
+
+onKeyWanted(promptForKey);
+startCard();
+startRequests();
+startHealth();
+addEventListener("hashchange", route);
+document.addEventListener("keydown", onKey);
+route();
+startAsk();
