@@ -1,7 +1,7 @@
 // The view in which questions are asked. Handed what is typed; sends it like any client of /v1/responses, and lets a
 // turn draw what comes. A follow-up names the answer before it; what the server has not kept is sent again.
 
-import { element, icon, one } from "./elements.js";
+import { element, icon, one, sentence } from "./elements.js";
 import { ask, askJson, Refused, requestId } from "./server.js";
 import { events } from "./stream.js";
 import { Turn } from "./turn.js";
@@ -46,7 +46,7 @@ async function listModels() {
 }
 
 function notice(text) {
-  one("#notice").textContent = text;
+  one("#notice").replaceChildren(...sentence(text));
 }
 
 function begin() {
@@ -112,7 +112,7 @@ async function send(question) {
   try {
     await read(turn, await post(question, abort.signal));
     turn.finish(again);
-    turns.push(turn);
+    keep(turn);
   } catch (error) {
     end(turn, error, abort.signal.aborted, again);
   } finally {
@@ -137,7 +137,12 @@ async function read(turn, answer) {
 function end(turn, error, stopped, again) {
   if (stopped) turn.stop(again);
   else turn.fail(error instanceof Refused ? error : broken(error, turn), again);
-  if (turn.text) turns.push(turn);
+  if (turn.text) keep(turn);
+}
+
+// Unless a new conversation has begun meanwhile.
+function keep(turn) {
+  if (turn.view.isConnected) turns.push(turn);
 }
 
 function broken(error, turn) {

@@ -12,6 +12,10 @@ export function element(name, properties = {}, ...children) {
   return made;
 }
 
+// A sentence of ours or the server's, in which names stand between backticks.
+export const sentence = (text) =>
+  text.split("`").map((piece, index) => (index % 2 ? element("code", {}, piece) : piece)).filter(Boolean);
+
 export const one = (selector) => document.querySelector(selector);
 
 // A line drawing of the icon file, by the id of its symbol.

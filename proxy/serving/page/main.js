@@ -56,6 +56,7 @@ function promptForKey(why) {
 }
 
 onKeyWanted(promptForKey);
+one("#key-cancel").addEventListener("click", () => one("#key-dialog").close());
 startCard();
 startRequests();
 startHealth();

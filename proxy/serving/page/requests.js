@@ -1,7 +1,7 @@
 // The last requests. Handed the list of /v1/groundwire/requests; shows a table, a filter over it, and one request with
 // its steps. An address with a request's id in it, such as #requests/req_…, opens that one.
 
-import { element, milliseconds, one } from "./elements.js";
+import { element, milliseconds, one, sentence } from "./elements.js";
 import { askJson } from "./server.js";
 import { showProblem } from "./problem.js";
 import { waterfall } from "./waterfall.js";
@@ -99,7 +99,7 @@ async function showOne(detail, id) {
     element("h2", {}, row.model || `${row.method} ${row.path}`, " ", outcomeOf(row)),
     element("p", { class: "about" }, `${new Date(row.time).toLocaleString()} · ${row.id}`),
     facts(row),
-    why ? element("section", { class: "reason" }, element("h3", {}, questionOf(row)), element("p", {}, why)) : "",
+    why ? element("section", { class: "reason" }, element("h3", {}, questionOf(row)), element("p", {}, ...sentence(why))) : "",
     element("h3", {}, "What happened, and when"),
     waterfall(row.steps ?? [], row.ms),
   );

@@ -2,7 +2,7 @@
 // its sources and what can be done with it.
 
 import { copyButtons } from "./copy.js";
-import { counted, element, icon, milliseconds } from "./elements.js";
+import { counted, element, icon, milliseconds, sentence } from "./elements.js";
 import { Message } from "./message.js";
 import { refusedLater } from "./server.js";
 import { Sources } from "./sources.js";
@@ -19,6 +19,7 @@ export class Turn {
   #answer = element("div", { class: "answer" });
   #end = element("footer", {});
   #response = null;
+  #searched = false;
   steps = new Steps((text) => this.#say(text));
   state = "running"; // done | stopped | failed
   requestId = "";
@@ -86,7 +87,10 @@ export class Turn {
   }
 
   #itemDone(item) {
-    if (item.type === "web_search_call") this.#sources.find(item.results);
+    if (item.type === "web_search_call") {
+      this.#searched = true;
+      this.#sources.find(item.results);
+    }
     if (item.type === "message") this.#messages.get(item.id)?.end();
   }
 
@@ -103,7 +107,7 @@ export class Turn {
     this.#close("done");
     if (cut) this.#note("The answer was cut short: the model may write no more at once.");
     if (!this.text) this.#note("The model said nothing. Ask again, or in other words.");
-    if (!this.steps.count("web_search")) this.#sayWhyNot();
+    if (!this.#searched) this.#sayWhyNot();
     this.#end.append(this.#sources.list(), this.#about(), copyButtons(this, again));
     const cited = this.#sources.cited.length;
     this.announce(`The answer is complete. ${cited ? counted(cited, "source") : "No sources"}.`);
@@ -124,8 +128,8 @@ export class Turn {
       element(
         "div",
         { class: "error", role: "alert" },
-        element("p", {}, icon("warning"), message),
-        advice ? element("p", { class: "advice" }, advice) : "",
+        element("p", {}, icon("warning"), ...sentence(message)),
+        advice ? element("p", { class: "advice" }, ...sentence(advice)) : "",
         about ? element("p", { class: "about" }, about) : "",
         element("button", { type: "button", onclick: again }, "Ask again"),
       ),
@@ -145,8 +149,10 @@ export class Turn {
   }
 
   #sayWhyNot() {
-    const why = this.steps.decided?.why || reasonInWords(this.header);
-    if (why) this.#end.append(element("p", { class: "note why" }, element("strong", {}, "Why did it not search? "), why));
+    const { why, search } = this.steps.decided ?? { why: reasonInWords(this.header) };
+    const unused = search === "offered" ? " The model answered without it." : "";
+    const told = element("p", { class: "note why" }, element("strong", {}, "Why did it not search? "), ...sentence(why + unused));
+    if (why) this.#end.append(told);
   }
 
   #about() {
