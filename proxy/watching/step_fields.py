@@ -28,6 +28,8 @@ from .steps import (
     ToolCalled,
 )
 
+_LONGEST = 8192  # characters of what others wrote: as long as an address may be
+_LONGEST_NAME = 200  # of what they called something
 _TOOLS = {"search": "web_search", "read": "open_page"}
 
 Fields = dict[str, Any]
@@ -73,7 +75,7 @@ def _decided(fields: Fields, step: Decided, rounds: int, contents: bool) -> None
 
 
 def _asked(fields: Fields, step: ModelAsked, rounds: int, contents: bool) -> None:
-    fields |= {"upstream": step.upstream, "model": step.model, "round": rounds}
+    fields |= {"upstream": step.upstream, "model": _name(step.model), "round": rounds}
 
 
 def _answered(fields: Fields, step: ModelAnswered | ModelLeft, rounds: int, contents: bool) -> None:
@@ -85,7 +87,7 @@ def _forwarded(fields: Fields, step: Forwarded, rounds: int, contents: bool) -> 
 
 
 def _failed(fields: Fields, step: ModelFailed, rounds: int, contents: bool) -> None:
-    fields |= {"upstream": step.upstream, "status": step.status, "code": step.code}
+    fields |= {"upstream": step.upstream, "status": step.status, "code": _name(step.code)}
 
 
 def _retried(fields: Fields, step: Retried, rounds: int, contents: bool) -> None:
@@ -103,7 +105,7 @@ def _provider_called(fields: Fields, step: ProviderCall, rounds: int, contents: 
     if step.results is not None:
         fields["results"] = step.results
     if contents:
-        fields["asked"] = step.asked
+        fields["asked"] = _text(step.asked)
 
 
 def _tool_began(fields: Fields, step: ToolBegan, rounds: int, contents: bool) -> None:
@@ -117,7 +119,7 @@ def _tool_called(fields: Fields, step: ToolCalled, rounds: int, contents: bool) 
 def _cited(fields: Fields, step: Cited, rounds: int, contents: bool) -> None:
     fields |= {"n": step.n, "basis": step.basis}
     if contents:
-        fields |= {"url": step.url, "title": step.title, "cited_text": step.quote}
+        fields |= {"url": _text(step.url), "title": _text(step.title), "cited_text": _text(step.quote)}
 
 
 def _tokens(tokens: Tokens) -> Fields:
@@ -125,7 +127,17 @@ def _tokens(tokens: Tokens) -> Fields:
 
 
 def _contents(written: Sequence[Mapping[str, str]], shown: bool) -> Fields:
-    return {"contents": [dict(texts) for texts in written]} if shown else {}
+    return {"contents": [{name: _text(text) for name, text in texts.items()} for texts in written]} if shown else {}
+
+
+def _name(text: str) -> str:
+    return _text(text, _LONGEST_NAME)
+
+
+def _text(text: str, longest: int = _LONGEST) -> str:
+    """In a measure that can be shown, and without what is no character: models escape halves of pairs."""
+    text = text if len(text) <= longest else text[:longest] + "…"
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 _WRITERS: dict[type, tuple[str, Callable[[Fields, Any, int, bool], None]]] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any, get_args
 
 import orjson
@@ -140,3 +142,26 @@ def test_what_is_told_is_json() -> None:
     for contents in (False, True):
         told = all_fields(steps, contents=contents)
         assert orjson.loads(orjson.dumps(told)) == told
+
+
+def test_what_others_wrote_is_cut_and_can_always_be_sent() -> None:
+    half = "\ud83d \u00fc" + "x" * 20_000
+    steps: list[Step] = [
+        ModelAsked("up", half),
+        ModelFailed("up", 500, half),
+        ToolBegan("web_search", [{"query": half}]),
+        ProviderCall("web", "search", "ok", False, 0.1, half),
+        Cited(1, "page", half, half, half),
+    ]
+    told = orjson.loads(orjson.dumps(all_fields([(0.0, step) for step in steps], contents=True)))
+    assert told[0]["model"].startswith("? \u00fcx")
+    assert len(told[0]["model"]) == len(told[1]["code"]) == 201
+    assert len(told[2]["contents"][0]["query"]) == len(told[3]["asked"]) == len(told[4]["cited_text"]) == 8193
+
+
+def test_the_page_about_it_explains_every_kind_and_field() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "observing.md").read_text(encoding="utf-8")
+    table = page.partition("| kind | says |")[2].partition("\n\n")[0]
+    explained = set(re.findall(r"`(\w+)`", table)) | {"kind", "at_ms", "ms"}
+    for step, always, contents in KINDS:
+        assert {always["kind"], *always, *contents} <= explained, type(step).__name__
