@@ -7,7 +7,7 @@
 import { element } from "./elements.js";
 import { Leaf } from "./leaf.js";
 
-const UNDECIDED = /^\s*(?:#{1,6}|[-*_+\s]*|\d{1,9}[.)]?\s*|[`~]{1,2}|```[^`]*|~~~.*|[|:\s-]*|>\s*)$/;
+const UNDECIDED = /^\s*(?:#{1,6}\s*|[-*_+\s]*|\d{1,9}[.)]?\s*|[`~]{1,2}|`{3,}[^`]*|~{3,}.*|[|:\s-]*|>\s*)$/;
 const OUTSIDE = /^(?:\s*(?:>|[-*+]\s|\d{1,9}[.)]\s))*/; // marks of containers, in which all this comes again
 const CLOSING = /^[\s>]*[`~]*\s*$/;
 const RULE = /^(?:(?:\*\s*){3,}|(?:-\s*){3,}|(?:_\s*){3,})$/;
@@ -93,7 +93,8 @@ export class Markdown {
   #isUndecided() {
     if (this.#table) return this.#held.length < LONGEST_ROW;
     if (this.#held.length > LONGEST_HELD) return false;
-    return this.#fence ? CLOSING.test(this.#held) : UNDECIDED.test(this.#held.replace(OUTSIDE, ""));
+    if (this.#fence && !this.#containers.length) return CLOSING.test(this.#held);
+    return UNDECIDED.test(this.#held.replace(OUTSIDE, ""));
   }
 
   #endLine() {

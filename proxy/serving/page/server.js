@@ -25,7 +25,8 @@ const ADVICE = {
   404: "Choose another model, or ask the operator which models there are.",
   413: "Ask a shorter question, or begin a new conversation.",
   429: "Wait a moment and ask again.",
-  502: "The model's server does not do what it should. The command `groundwire check` says what is wrong with it.",
+  500: "Ask again. If it fails again, `groundwire check` says what is wrong with the model's server.",
+  502: "The model's server does not do what it should. `groundwire check` says what is wrong with it.",
   503: "The server is busy. Wait a moment and ask again.",
   504: "It took too long. Ask again, or ask another model.",
 };
@@ -70,8 +71,13 @@ async function refusal(answer) {
   });
 }
 
-// The same for an error that comes in the middle of a stream.
-export const refusedLater = (error, id) =>
-  new Refused(error.message || "The answer broke off.", { code: String(error.code ?? ""), id, advice: "Ask again." });
+// The same for an error that comes in the middle of a stream. `status` is what the model's server said, if it did.
+export const refusedLater = (error, id, status = 0) =>
+  new Refused(error.message || "The answer broke off.", {
+    status,
+    code: String(error.code ?? ""),
+    id,
+    advice: ADVICE[status] ?? "Ask again, or ask another model.",
+  });
 
 export const requestId = (answer) => answer.headers.get(REQUEST_ID) ?? "";

@@ -9,6 +9,7 @@ export class Steps {
   #rows = [];
   #say;
   decided = null;
+  failedWith = 0; // the status with which a model failed last
 
   // `say` is told what goes on, for the line that shows it.
   constructor(say) {
@@ -78,6 +79,7 @@ export class Steps {
   }
 
   #modelFailed(step) {
+    this.failedWith = step.status;
     const status = step.status ? ` (${step.status})` : "";
     this.#note("warning", `${step.upstream} failed: ${inWords(step.code)}${status}`, "failed");
   }

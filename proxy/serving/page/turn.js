@@ -65,7 +65,7 @@ export class Turn {
     else if (kind === "response.output_text.annotation.added") this.#message(event.item_id).cite(event.annotation);
     else if (kind === "response.reasoning_summary_text.delta") this.#think(event.delta);
     else if (kind === "response.output_item.done") this.#itemDone(event.item);
-    else if (kind === "error") throw refusedLater(event.error ?? event, this.requestId);
+    else if (kind === "error") throw refusedLater(event.error ?? event, this.requestId, this.steps.failedWith);
     else if (event.response) this.#response = event.response;
   }
 
