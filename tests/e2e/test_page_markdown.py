@@ -67,7 +67,7 @@ WRITTEN = {
     "- [ ] open\n- [x] done": "<ul><li><p>☐ open</p></li><li><p>☑ done</p></li></ul>",
     "> quoted\n> - item\n\nout": "<blockquote><p>quoted</p><ul><li><p>item</p></li></ul></blockquote><p>out</p>",
     "a\n\n---\n\nb": "<p>a</p><hr><p>b</p>",
-    "a<br>b <https://x.example/>": '<p>a<br>b <span title="https://x.example/">https://x.example/</span></p>',
+    "a<br>b\\\nc <https://x.example/>": "<p>a<br>b<br>c &lt;https://x.example/&gt;</p>",
 }
 
 

@@ -1,172 +1,143 @@
-// Markdown inside a line: emphasis, code, links. Handed a text and the chips that stand in it; hands on nodes.
-// The tokens of a text are found first, emphasis is paired next, and nodes are made last, each from the few elements
-// named here. A link leads somewhere only if `linked` says that its address is a source; an image is its alt text.
+// Markdown inside a line: emphasis, code, links. Handed a text and the chips in it; hands on nodes.
+// Tokens are found first, emphasis is paired next, nodes are made last, each of the few elements named here. A link
+// leads somewhere only if `linked` says that its address is a source; an image is its alt text; a tag is text.
 // While the text is still being written (`open`), what was begun counts as if it went on to the end.
 
 import { element, link } from "./elements.js";
 
-const PLAIN = /[^\\`*_~[\]!<&\n]+/y;
 const SPECIAL = /[\\`*_~[\]!<&\n]/;
+const PLAIN = /[^\\`*_~[\]!<&\n]+/y;
 const TICKS = /`+/y;
-const TARGET = /\(\s?(?:<([^<>\n]*)>|([^\s()]*(?:\([^\s()]*\)[^\s()]*)*))(?:\s(?:"[^"]*"|'[^']*'))?\s?\)/y;
+const RUN = /\*+|_+|~+/y;
+const TARGET = /\(\s?([^\s()]*(?:\([^\s()]*\)[^\s()]*)*)(?:\s(?:"[^"]*"|'[^']*'))?\s?\)/y;
 const HALF_TARGET = /\([^\s()]*$/y;
-const ADDRESS = /<(https?:\/\/[^\s<>]*)>/iy;
-const BREAK = /<br\s*\/?>/iy;
+const BREAK = /<br\s*\/?>|\\\n/iy;
 const ENTITY = /&(amp|lt|gt|quot|nbsp|#39);/y;
 const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', nbsp: "\u00a0", "#39": "'" };
 const TASK = /^\[([ xX])\] /;
 const PUNCTUATION = /[\p{P}\p{S}]/u;
-const MARKS = { "*": ["em", "strong"], _: ["em", "strong"], "~": [null, "del"] };
+const NAMES = { "*": ["em", "strong"], _: ["em", "strong"], "~": [null, "del"] };
 const least = (char) => (char === "~" ? 2 : 1); // of a delimiter that means something
 const DEEPEST = 20;
 
 export const isPlain = (text) => !SPECIAL.test(text);
 
-// `marks` are chips by their place in the text, in order. `tail` is the text node at the end, if more plain text may
-// simply be added to it.
-export function inline(text, { open = false, task = false, marks = [], linked = () => false }) {
-  const tokens = new Scanner(text, open, task).tokens();
+// `marks` are chips by their place in the text, in order. Plain text that follows may be added to the node `tail`.
+export function inline(text, { open = false, task = false, marks = [], linked }) {
+  const tokens = new Scanner(text, open).tokens(task);
   pair(tokens, open);
-  const nodes = new Builder(text, marks, linked);
-  for (const token of tokens) nodes.take(token);
-  return nodes.end();
+  const builder = new Builder(marks, linked);
+  for (const token of tokens) builder.take(token);
+  return builder.end();
 }
 
 class Scanner {
-  #text;
-  #open;
   #at = 0;
   #tokens = [];
-  #brackets = [];
-  #neverClosed = new Set(); // lengths of runs of backticks that have no partner further on
+  #brackets = []; // where open ones stand among the tokens
+  #unclosed = new Set(); // lengths of runs of backticks that have no partner further on
 
-  constructor(text, open, task) {
-    this.#text = text;
-    this.#open = open;
-    const box = task && TASK.exec(text);
-    if (box) this.#literal(box[1] === " " ? "☐ " : "☑ ", box[0].length);
+  constructor(text, open) {
+    this.text = text;
+    this.open = open;
   }
 
-  tokens() {
-    while (this.#at < this.#text.length) {
+  tokens(task) {
+    const box = task && TASK.exec(this.text);
+    if (box) this.#words(box[1] === " " ? "☐ " : "☑ ", box[0].length);
+    while (this.#at < this.text.length) {
       const plain = this.#match(PLAIN);
-      if (plain) this.#literal(plain[0], plain[0].length);
-      else this.#special(this.#text[this.#at]);
+      if (plain) this.#words(plain[0]);
+      else this.#special(this.text[this.#at]);
     }
     // A delimiter at the very end may still grow: what it means is seen with the next letter.
-    if (this.#open && this.#tokens.at(-1)?.kind === "delimiter") this.#tokens.pop();
+    if (this.open && this.#tokens.at(-1)?.kind === "delimiter") this.#tokens.pop();
     return this.#tokens;
   }
 
-  #match(pattern) {
-    pattern.lastIndex = this.#at;
-    return pattern.exec(this.#text);
+  #match(pattern, at = this.#at) {
+    pattern.lastIndex = at;
+    return pattern.exec(this.text);
   }
 
-  #push(kind, length, more = {}) {
-    const token = { kind, at: this.#at, ...more };
-    this.#tokens.push(token);
-    this.#at += length;
-    return token;
+  #push(kind, size, more) {
+    this.#tokens.push({ kind, at: this.#at, size, ...more });
+    this.#at += size;
   }
 
-  #literal(text, length = 1) {
-    this.#push("text", length, { text, size: length });
+  #words(text, size = text.length, more = {}) {
+    this.#push("text", size, { text, ...more });
   }
 
   #special(char) {
-    const next = this.#text[this.#at + 1];
-    if (char === "\\") this.#escape(next);
+    const next = this.text[this.#at + 1] ?? "";
+    const end = this.#match(BREAK);
+    if (end) this.#push("break", end[0].length);
+    else if (char === "\\" && PUNCTUATION.test(next)) this.#words(next, 2);
     else if (char === "`") this.#code();
-    else if (char in MARKS) this.#delimiter(char);
-    else if (char === "!" && next === "[") this.#bracket(2, "image");
-    else if (char === "[") this.#bracket(1, "link");
+    else if (char in NAMES) this.#delimiter(char);
+    else if (char === "!" && next === "[") this.#openBracket("![", "image");
+    else if (char === "[") this.#openBracket("[", "link");
     else if (char === "]") this.#closeBracket();
-    else if (char === "<") this.#angle();
     else if (char === "&") this.#entity();
-    else if (char === "\n") this.#newline();
-    else this.#literal(char);
-  }
-
-  #escape(next) {
-    if (next === "\n") this.#push("break", 2);
-    else if (next && PUNCTUATION.test(next)) this.#literal(next, 2);
-    else this.#literal("\\");
+    else if (char === "\n" && this.text.startsWith("  ", this.#at - 2)) this.#push("break", 1);
+    else this.#words(char);
   }
 
   #code() {
     const [ticks] = this.#match(TICKS);
     const begins = this.#at + ticks.length;
-    const ends = this.#neverClosed.has(ticks.length) ? -1 : this.#closing(ticks.length, begins);
-    if (ends >= 0) {
-      this.#push("code", ends + ticks.length - this.#at, { text: this.#text.slice(begins, ends) });
-    } else if (this.#open && begins < this.#text.length) {
-      this.#push("code", this.#text.length - this.#at, { text: this.#text.slice(begins) });
+    let ends = this.#unclosed.has(ticks.length) ? -1 : this.#closing(ticks.length, begins);
+    if (ends < 0 && this.open && begins < this.text.length) ends = this.text.length;
+    if (ends < 0) {
+      this.#unclosed.add(ticks.length);
+      this.#words(ticks);
     } else {
-      this.#neverClosed.add(ticks.length);
-      this.#literal(ticks, ticks.length);
+      const size = Math.min(ends + ticks.length, this.text.length) - this.#at;
+      this.#push("code", size, { text: this.text.slice(begins, ends).replaceAll("\n", " ") });
     }
   }
 
   #closing(length, from) {
-    TICKS.lastIndex = from;
-    for (let at = this.#text.indexOf("`", from); at >= 0; at = this.#text.indexOf("`", TICKS.lastIndex)) {
-      TICKS.lastIndex = at;
-      if (TICKS.exec(this.#text)[0].length === length) return at;
+    for (let at = this.text.indexOf("`", from); at >= 0; at = this.text.indexOf("`", TICKS.lastIndex)) {
+      if (this.#match(TICKS, at)[0].length === length) return at;
     }
     return -1;
   }
 
   #delimiter(char) {
-    let count = 1;
-    while (this.#text[this.#at + count] === char) count += 1;
-    const before = this.#text[this.#at - 1] ?? " ";
-    const after = this.#text[this.#at + count] ?? " ";
+    const left = this.#match(RUN)[0].length;
+    const before = this.text[this.#at - 1] ?? " ";
+    const after = this.text[this.#at + left] ?? " ";
     const opens = leans(after, before) && (char !== "_" || !leans(before, after) || PUNCTUATION.test(before));
     const closes = leans(before, after) && (char !== "_" || !leans(after, before) || PUNCTUATION.test(after));
-    const begins = /\s/.test(before) || count > 1;
-    this.#push("delimiter", count, { char, left: count, opens, closes, begins, pairs: [], ends: [] });
+    this.#push("delimiter", left, { char, left, opens, closes, begins: left > 1 || /\s/.test(before), pairs: [], ends: 0 });
   }
 
-  #bracket(length, kind) {
+  #openBracket(text, bracket) {
     this.#brackets.push(this.#tokens.length);
-    this.#push("text", length, { text: this.#text.substr(this.#at, length), size: length, bracket: kind });
+    this.#words(text, text.length, { bracket });
   }
 
   #closeBracket() {
     const opened = this.#brackets.pop();
-    if (opened === undefined) return this.#literal("]");
-    this.#at += 1;
-    const target = this.#match(TARGET) ?? (this.#open ? this.#match(HALF_TARGET) : null);
-    this.#at -= 1;
-    if (!target) return this.#literal("]");
-    const first = this.#tokens[opened];
-    pair(this.#tokens.slice(opened), false);
-    Object.assign(first, { kind: first.bracket, url: target[1] ?? target[2] ?? "" });
-    this.#push("closed", target[0].length + 1);
-    if (first.kind === "link") this.#brackets.length = 0; // no link stands in another
-  }
-
-  #angle() {
-    const address = this.#match(ADDRESS);
-    const tag = this.#match(BREAK);
-    if (tag) this.#push("break", tag[0].length);
-    else if (!address) this.#literal("<");
-    else {
-      this.#push("link", 1, { url: address[1] });
-      this.#literal(address[1], address[1].length);
-      this.#push("closed", 1);
+    const behind = this.#at + 1;
+    const target = this.#match(TARGET, behind) ?? (this.open ? this.#match(HALF_TARGET, behind) : null);
+    if (opened === undefined || !target) {
+      this.#words("]");
+      return;
     }
+    pair(this.#tokens.slice(opened), false);
+    const first = this.#tokens[opened];
+    Object.assign(first, { kind: first.bracket, url: target[1] ?? "" });
+    this.#push("closed", target[0].length + 1);
+    if (first.kind === "link") this.#brackets = []; // no link stands in another
   }
 
   #entity() {
-    const entity = this.#match(ENTITY);
-    this.#literal(entity ? ENTITIES[entity[1]] : "&", entity ? entity[0].length : 1);
-  }
-
-  #newline() {
-    if (this.#text.startsWith("  ", this.#at - 2)) this.#push("break", 1);
-    else this.#literal("\n");
+    const found = this.#match(ENTITY);
+    if (found) this.#words(ENTITIES[found[1]], found[0].length);
+    else this.#words("&");
   }
 }
 
@@ -178,62 +149,55 @@ function leans(on, away) {
 // Which delimiters belong together, as CommonMark has it. Each is looked at once: below `floor` none of its kind is left.
 function pair(tokens, open) {
   const openers = [];
-  const floor = {};
+  const floor = { "*": 0, _: 0, "~": 0 };
   for (const token of tokens) {
     if (token.kind !== "delimiter" || token.paired) continue;
+    const { char } = token;
     token.paired = true;
-    while (token.closes && token.left >= least(token.char)) {
-      let at = openers.length - 1;
-      while (at >= (floor[token.char] ?? 0) && openers[at].char !== token.char) at -= 1;
-      if (at < (floor[token.char] ?? 0)) {
-        floor[token.char] = openers.length;
+    while (token.closes && token.left >= least(char)) {
+      const at = openers.findLastIndex((opener, index) => index < floor[char] || opener.char === char);
+      if (at < floor[char]) {
+        floor[char] = openers.length;
         break;
       }
       join(openers[at], token);
-      openers.length = openers[at].left >= least(token.char) ? at + 1 : at;
-      for (const char in floor) floor[char] = Math.min(floor[char], openers.length);
+      openers.length = openers[at].left >= least(char) ? at + 1 : at;
+      for (const other in floor) floor[other] = Math.min(floor[other], openers.length);
     }
-    if (token.opens && token.left >= least(token.char)) openers.push(token);
+    if (token.opens && token.left >= least(char)) openers.push(token);
   }
-  if (!open) return;
-  const end = { left: Infinity, ends: [] };
-  for (const opener of openers.filter((found) => found.begins).reverse()) {
-    while (opener.left >= least(opener.char)) join(opener, end);
+  for (const opener of open ? openers.reverse() : []) {
+    while (opener.begins && opener.left >= least(opener.char)) join(opener, { left: 2 });
   }
 }
 
 function join(opener, closer) {
-  const both = opener.left > 1 && closer.left > 1 ? 2 : 1;
-  const name = MARKS[opener.char][both - 1];
-  opener.pairs.push(name);
-  closer.ends.push(name);
+  const both = Math.min(opener.left, closer.left, 2);
+  opener.pairs.unshift(NAMES[opener.char][both - 1]);
   opener.left -= both;
   closer.left -= both;
+  closer.ends += 1;
 }
 
 class Builder {
-  #text;
-  #marks;
-  #linked;
   #parents = [document.createDocumentFragment()];
   #next = 0; // of the marks
   #tail = null;
 
-  constructor(text, marks, linked) {
-    this.#text = text;
-    this.#marks = marks;
-    this.#linked = linked;
+  constructor(marks, linked) {
+    this.marks = marks;
+    this.linked = linked;
   }
 
   take(token) {
-    this.#chipsUpTo(token.at);
-    if (token.kind === "text") this.#write(token);
-    else if (token.kind === "code") this.#append(element("code", {}, token.text.replace(/\n/g, " ")));
-    else if (token.kind === "break") this.#append(element("br"));
-    else if (token.kind === "delimiter") this.#emphasise(token);
-    else if (token.kind === "closed") this.#leave();
-    else if (token.kind === "link" && this.#linked(token.url)) this.#enter(link(token.url, {}));
-    else this.#enter(element("span", token.url ? { title: token.url } : {}));
+    const { kind, at, text, url } = token;
+    this.#chipsUpTo(at);
+    if (kind === "text") this.#write(token);
+    else if (kind === "code") this.#append(element("code", {}, text));
+    else if (kind === "break") this.#append(element("br"));
+    else if (kind === "delimiter") this.#emphasise(token);
+    else if (kind === "closed") this.#leave();
+    else this.#enter(kind === "link" && this.linked(url) ? link(url) : element("span", { title: url }));
   }
 
   end() {
@@ -241,56 +205,48 @@ class Builder {
     return { nodes: this.#parents[0], tail: this.#tail };
   }
 
-  get #parent() {
-    return this.#parents.at(-1);
-  }
-
   #append(node) {
-    this.#parent.append(node);
-    this.#tail = null;
+    this.#parents.at(-1).append(node);
+    this.#tail = node.nodeType === Node.TEXT_NODE ? node : null;
   }
 
   #chipsUpTo(at) {
-    while (this.#next < this.#marks.length && this.#marks[this.#next].at <= at) {
-      this.#append(this.#marks[this.#next].chip);
-      this.#next += 1;
-    }
+    for (; this.marks[this.#next]?.at <= at; this.#next += 1) this.#append(this.marks[this.#next].chip);
   }
 
   // A text is cut where chips stand in it; what is not written as it reads, such as `&amp;`, cannot be.
-  #write(token) {
-    let { at, text } = token;
-    if (token.size === text.length) {
-      for (let mark; (mark = this.#marks[this.#next]) && mark.at < at + text.length; this.#chipsUpTo(at)) {
-        this.#words(text.slice(0, mark.at - at));
-        text = text.slice(mark.at - at);
-        at = mark.at;
-      }
+  #write({ at, text, size }) {
+    while (size === text.length && this.marks[this.#next]?.at < at + text.length) {
+      const before = this.marks[this.#next].at - at;
+      this.#words(text.slice(0, before));
+      text = text.slice(before);
+      size -= before;
+      at += before;
+      this.#chipsUpTo(at);
     }
     this.#words(text);
   }
 
   #words(text) {
-    if (!text) return;
     if (this.#tail) this.#tail.appendData(text);
-    else this.#parent.append((this.#tail = document.createTextNode(text)));
+    else if (text) this.#append(document.createTextNode(text));
   }
 
-  #emphasise(token) {
-    token.ends.forEach(() => this.#leave());
-    if (token.left) this.#words(token.char.repeat(token.left));
-    for (const name of token.pairs.reverse()) this.#enter(element(name));
+  #emphasise({ char, left, ends, pairs }) {
+    for (; ends > 0; ends -= 1) this.#leave();
+    this.#words(char.repeat(left));
+    for (const name of pairs) this.#enter(element(name));
   }
 
   #enter(made) {
-    const deep = this.#parents.length >= DEEPEST;
-    if (!deep) this.#append(made);
-    this.#parents.push(deep ? this.#parent : made);
+    const parent = this.#parents.length < DEEPEST ? made : this.#parents.at(-1);
+    if (parent === made) this.#append(made);
+    this.#parents.push(parent);
     this.#tail = null;
   }
 
   #leave() {
-    if (this.#parents.length > 1) this.#parents.pop();
+    this.#parents.pop();
     this.#tail = null;
   }
 }

@@ -1,21 +1,21 @@
 // An answer in Markdown, drawn while it is written. Handed its text in pieces of any size, and chips by their place in
 // it; draws into one element. What is drawn stays: each piece costs what it and the open paragraph hold, no more.
 //
-// A line is held back until its first characters tell what it is (a list, a fence, …), which takes two or three of
-// them; from then on its text goes straight into its leaf. Rows of tables wait for their end. Tags are text here.
+// A line is held back until its first characters tell what it is (a list, a fence …), which takes two or three of them;
+// then its text goes straight into its leaf. Rows of tables wait for their end.
 
 import { element } from "./elements.js";
 import { Leaf } from "./leaf.js";
+import { cells, Line } from "./line.js";
 
 const UNDECIDED = /^\s*(?:#{1,6}\s*|[-*_+\s]*|\d{1,9}[.)]?\s*|[`~]{1,2}|`{3,}[^`]*|~{3,}.*|[|:\s-]*|>\s*)$/;
 const OUTSIDE = /^(?:\s*(?:>|[-*+]\s|\d{1,9}[.)]\s))*/; // marks of containers, in which all this comes again
-const CLOSING = /^[\s>]*[`~]*\s*$/;
+const CLOSING = /^\s*[`~]*\s*$/;
 const RULE = /^(?:(?:\*\s*){3,}|(?:-\s*){3,}|(?:_\s*){3,})$/;
-const BULLET = /^([-*+])(?:\s+|$)/;
-const NUMBER = /^(\d{1,9})[.)](?:\s+|$)/;
+const ITEM = /^(?:[-*+]|(\d{1,9})[.)])(?:\s+|$)/;
 const HEADING = /^(#{1,6})(?:\s+|$)/;
 const FENCE = /^(`{3,}|~{3,})([^`]*)$/;
-const COLUMNS = /^[|:\s-]+$/;
+const COLUMNS = /^[|:\s-]*-[|:\s-]*$/;
 const LONGEST_HELD = 300; // characters after which a line is text, whatever it looks like
 const LONGEST_ROW = 50_000;
 const DEEPEST = 24; // lists and quotations inside each other; further in, their marks are text
@@ -23,9 +23,7 @@ const MOST_COLUMNS = 60;
 const LINES_IN_PIECE = 80; // of code: a browser lays out a changed piece, not all of it
 
 export class Markdown {
-  #root;
-  #linked;
-  #containers = []; // { kind: quote | list | item, element, … }, from the outside in
+  #containers = []; // { kind: quote | list | item, view }, from the outside in
   #leaves = []; // in the order of their places
   #leaf = null; // the open paragraph or heading
   #fence = null;
@@ -37,18 +35,16 @@ export class Markdown {
   #waiting = []; // chips in a line that is held
 
   constructor(root, linked) {
-    this.#root = root;
-    this.#linked = linked;
+    this.root = root;
+    this.linked = linked;
   }
 
   write(text) {
-    for (let from = 0; from < text.length; ) {
-      const end = text.indexOf("\n", from);
-      this.#more(text.slice(from, end < 0 ? undefined : end));
-      if (end < 0) break;
-      this.#endLine();
-      from = end + 1;
-    }
+    const lines = text.split("\n");
+    lines.forEach((line, index) => {
+      if (line) this.#more(line);
+      if (index < lines.length - 1) this.#endLine();
+    });
     this.#leaf?.draw();
   }
 
@@ -62,32 +58,20 @@ export class Markdown {
       this.#waiting.push([at, chip]);
       return;
     }
-    const leaf = this.#leaves[this.#leafAt(at)] ?? this.#leaves[0] ?? this.#paragraph(at);
+    const leaf = this.#leaves.findLast((found) => found.at <= at) ?? this.#leaves[0] ?? this.#paragraph(at);
     leaf.mark(at, chip);
     leaf.draw();
-  }
-
-  #leafAt(at) {
-    let low = 0;
-    let high = this.#leaves.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.#leaves[middle].at <= at) low = middle + 1;
-      else high = middle;
-    }
-    return low - 1;
   }
 
   // Lines
 
   #more(text) {
     this.#at += text.length;
-    if (this.#begun) {
-      this.#append(text);
-      return;
+    if (this.#begun) this.#append(text, this.#at - text.length);
+    else {
+      this.#held += text;
+      if (!this.#isUndecided()) this.#begin();
     }
-    this.#held += text;
-    if (!this.#isUndecided()) this.#begin();
   }
 
   #isUndecided() {
@@ -102,26 +86,25 @@ export class Markdown {
     if (this.#fence?.begun) this.#writeCode("\n");
     if (this.#leaf?.single) this.#closeLeaf();
     this.#begun = false;
-    this.#held = "";
     this.#at += 1;
     this.#lineAt = this.#at;
   }
 
   #begin() {
     const line = new Line(this.#held, this.#lineAt);
+    this.#held = "";
     this.#begun = true;
     this.#place(line);
-    this.#held = "";
     for (const [at, chip] of this.#waiting.splice(0)) this.cite(at, chip);
   }
 
-  #append(text) {
+  #append(text, at) {
     if (this.#fence) {
       this.#writeCode(text);
       return;
     }
-    const leaf = this.#leaf ?? this.#paragraph(this.#at - text.length);
-    leaf.add(text, this.#at - text.length);
+    const leaf = this.#leaf ?? this.#paragraph(at);
+    leaf.add(text, at);
     if (leaf.isLong) this.#keepLeaf(leaf.goOn(this.#at), leaf.single);
   }
 
@@ -130,12 +113,11 @@ export class Markdown {
   #place(line) {
     const matched = this.#matched(line);
     const inside = matched === this.#containers.length;
-    if (this.#fence && (inside || line.isBlank)) {
-      this.#codeLine(line);
-    } else if (line.isBlank) {
+    if (this.#fence && (inside || line.isBlank)) this.#codeLine(line);
+    else if (line.isBlank) {
       this.#closeLeaf();
       this.#table = null;
-      if (!inside) this.#closeContainers(matched);
+      this.#closeContainers(matched);
     } else {
       this.#fence = null;
       this.#startBlock(line, matched, inside);
@@ -145,9 +127,9 @@ export class Markdown {
   // How many of the open containers go on in this line.
   #matched(line) {
     let matched = 0;
-    for (const container of this.#containers) {
-      if (container.kind === "quote" && !line.takeQuote()) break;
-      if (container.kind === "item" && !line.isBlank && !line.takeIndent(container.indent)) break;
+    for (const { kind, indent } of this.#containers) {
+      if (kind === "quote" && !line.takeQuote()) break;
+      if (kind === "item" && !line.isBlank && !line.takeIndent(indent)) break;
       matched += 1;
     }
     return matched;
@@ -155,27 +137,25 @@ export class Markdown {
 
   #startBlock(line, matched, inside) {
     let opened = false;
-    for (; this.#containers.length < DEEPEST && !RULE.test(line.rest); matched = this.#containers.length, opened = true) {
-      if (line.isQuote) this.#openQuote(line, matched);
-      else if (!this.#openItem(line, matched)) break;
+    while (this.#containers.length < DEEPEST && !RULE.test(line.rest) && this.#openContainer(line, matched)) {
+      opened = true;
+      matched = this.#containers.length;
     }
-    if (line.isBlank) return;
-    const rest = line.rest;
-    const [, marks, info] = FENCE.exec(rest) ?? [];
+    const { rest } = line;
     const goesOn = this.#leaf && !this.#leaf.single && !opened;
+    if (line.isBlank) return;
     if (RULE.test(rest)) this.#addBlock(matched, element("hr"));
     else if (HEADING.test(rest)) this.#heading(line, matched);
-    else if (marks) this.#openFence(matched, marks, info, line.indent);
+    else if (FENCE.test(rest)) this.#openFence(line, matched);
     else if (this.#table && inside && !opened && rest.includes("|")) this.#row(line);
     else if (goesOn && inside && this.#isColumns(rest)) this.#openTable(rest);
-    else if (goesOn) this.#goOn(line);
-    else this.#addText(line, matched);
+    else this.#text(line, matched, goesOn);
   }
 
   // Containers
 
   get #inner() {
-    return this.#containers.at(-1)?.element ?? this.#root;
+    return this.#containers.at(-1)?.view ?? this.root;
   }
 
   #closeContainers(count) {
@@ -185,9 +165,9 @@ export class Markdown {
     this.#containers.length = count;
   }
 
-  #open(kind, made, more = {}) {
-    this.#inner.append(made);
-    this.#containers.push({ kind, element: made, ...more });
+  #open(kind, view, indent = 0) {
+    this.#inner.append(view);
+    this.#containers.push({ kind, view, indent });
   }
 
   // Makes room for a block that is no item of a list: a list without an open item is over.
@@ -198,31 +178,33 @@ export class Markdown {
     this.#table = this.#fence = null;
   }
 
-  #openQuote(line, matched) {
-    this.#makeRoom(matched);
-    line.takeQuote();
-    this.#open("quote", element("blockquote"));
+  #openContainer(line, matched) {
+    const [mark, number] = ITEM.exec(line.rest) ?? [];
+    if (line.isQuote) {
+      this.#makeRoom(matched);
+      line.takeQuote();
+      this.#open("quote", element("blockquote"));
+    } else if (mark && this.#openList(number, matched)) {
+      const indent = line.indent + 2; // models indent by two what stands below a number, too
+      line.takeMark(mark.length);
+      this.#open("item", element("li"), indent);
+    } else return false;
+    return true;
   }
 
-  #openItem(line, matched) {
-    const rest = line.rest;
-    const [mark, number] = NUMBER.exec(rest) ?? [];
-    const bullet = mark ? null : BULLET.exec(rest);
-    if (!mark && !bullet) return false;
-    const name = mark ? "ol" : "ul";
+  #openList(number, matched) {
     const list = this.#containers[matched - 1];
-    const continues = list?.kind === "list" && list.element.localName === name;
-    // "It was in\n1986. Then …" is no list.
-    if (mark && !continues && this.#leaf && matched === this.#containers.length && Number(number) !== 1) return false;
-    if (continues) this.#closeContainers(matched);
-    else {
-      this.#makeRoom(matched);
-      this.#open("list", element(name, mark && Number(number) !== 1 ? { start: Number(number) } : {}));
+    const name = number ? "ol" : "ul";
+    const start = number && Number(number) !== 1 ? Number(number) : null;
+    if (list?.kind === "list" && list.view.localName === name) {
+      this.#closeContainers(matched);
+      this.#closeLeaf();
+      return true;
     }
-    this.#closeLeaf();
-    const indent = line.indent + 2; // models indent by two what stands below a number, too
-    line.take(line.indent + (mark ?? bullet[0]).length);
-    this.#open("item", element("li"), { indent });
+    // "It was in\n1986. Then …" is no list.
+    if (start !== null && this.#leaf && matched === this.#containers.length) return false;
+    this.#makeRoom(matched);
+    this.#open("list", element(name, { start }));
     return true;
   }
 
@@ -237,32 +219,28 @@ export class Markdown {
   #heading(line, matched) {
     const [mark, signs] = HEADING.exec(line.rest);
     const made = this.#addBlock(matched, element(`h${Math.min(signs.length + 2, 6)}`));
-    line.take(line.indent + mark.length);
-    this.#keepLeaf(new Leaf(made, line.place, this.#options()), true);
-    this.#leaf.add(line.rest, line.place);
+    line.takeMark(mark.length);
+    this.#keepLeaf(new Leaf(made, line.place, this.#options), true).add(line.all, line.place);
   }
 
-  #addText(line, matched) {
-    this.#makeRoom(matched);
-    line.take(line.indent);
-    this.#paragraph(line.place);
-    this.#leaf.add(line.rest, line.place);
+  #text(line, matched, goesOn) {
+    line.takeMark();
+    if (goesOn) this.#leaf.add("\n", line.place - 1);
+    else {
+      this.#makeRoom(matched);
+      this.#paragraph(line.place);
+    }
+    this.#leaf.add(line.all, line.place);
   }
 
-  #goOn(line) {
-    line.take(line.indent);
-    this.#leaf.add("\n", line.place - 1);
-    this.#leaf.add(line.rest, line.place);
-  }
-
-  #options() {
-    return { linked: this.#linked, task: this.#containers.at(-1)?.kind === "item" };
+  get #options() {
+    return { linked: this.linked, task: this.#containers.at(-1)?.kind === "item" };
   }
 
   #paragraph(at) {
     const made = element("p");
     this.#inner.append(made);
-    return this.#keepLeaf(new Leaf(made, at, this.#options()), false);
+    return this.#keepLeaf(new Leaf(made, at, this.#options), false);
   }
 
   #keepLeaf(leaf, single) {
@@ -279,18 +257,19 @@ export class Markdown {
 
   // Code
 
-  #openFence(matched, marks, info, indent) {
-    const code = element("code");
+  #openFence(line, matched) {
+    const [, marks, info] = FENCE.exec(line.rest);
     const language = info.trim().split(/\s/)[0].slice(0, 40);
+    const code = element("code");
     const label = language ? `Code, ${language}` : "Code";
     this.#addBlock(matched, element("pre", { tabindex: 0, role: "region", "aria-label": label }, code));
-    this.#fence = { marks, indent, code, piece: null, lines: 0, begun: false };
+    this.#fence = { marks, code, indent: line.indent, lines: LINES_IN_PIECE, begun: false };
   }
 
   #codeLine(line) {
     const { marks, indent } = this.#fence;
-    const rest = line.rest.trim();
-    if (rest.length >= marks.length && rest === marks[0].repeat(rest.length)) {
+    const rest = line.rest.trimEnd();
+    if (rest.startsWith(marks) && rest === marks[0].repeat(rest.length)) {
       this.#fence = null;
       return;
     }
@@ -301,7 +280,7 @@ export class Markdown {
 
   #writeCode(text) {
     const fence = this.#fence;
-    if (!fence.piece || fence.lines >= LINES_IN_PIECE) {
+    if (fence.lines >= LINES_IN_PIECE) {
       fence.piece = document.createTextNode("");
       fence.code.append(element("span", {}, fence.piece));
       fence.lines = 0;
@@ -313,122 +292,43 @@ export class Markdown {
   // Tables
 
   #isColumns(rest) {
-    if (rest.length > LONGEST_HELD || !COLUMNS.test(rest) || !/-/.test(rest)) return false;
+    if (rest.length > LONGEST_HELD || !COLUMNS.test(rest)) return false;
     const header = this.#leaf.lastLine.text;
-    return header.includes("|") && cells(header).length === cells(rest).length && cells(rest).length <= MOST_COLUMNS;
+    const count = cells(rest).length;
+    return header.includes("|") && cells(header).length === count && count <= MOST_COLUMNS;
   }
 
   #openTable(rest) {
     const header = this.#leaf.lastLine;
     const chips = this.#leaf.cut(header.from);
-    if (this.#leaf.isEmpty) {
-      this.#leaves.pop();
-      this.#leaf.remove();
-    }
+    if (this.#leaf.isEmpty) this.#leaves.pop().remove();
     this.#closeLeaf();
-    const align = cells(rest).map(({ text }) => (text.endsWith(":") ? (text.startsWith(":") ? "middle" : "right") : ""));
-    const body = element("tbody");
+    const columns = cells(rest).map(({ text }) => (text.endsWith(":") ? (text.startsWith(":") ? "middle" : "right") : null));
     const head = element("thead");
+    const body = element("tbody");
     const table = element("table", {}, head, body);
     this.#inner.append(element("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Table" }, table));
-    this.#table = { body, align };
+    this.#table = { body, columns };
     this.#addRow(head, "th", header.text, header.at);
     for (const { place, chip } of chips) this.cite(place, chip);
   }
 
   #row(line) {
-    line.take(line.indent);
-    this.#addRow(this.#table.body, "td", line.rest, line.place);
+    line.takeMark();
+    this.#addRow(this.#table.body, "td", line.all, line.place);
   }
 
   #addRow(into, name, text, at) {
-    const row = element("tr");
     const found = cells(text);
-    this.#table.align.forEach((align, column) => {
-      const cell = element(name, { class: align || null, scope: name === "th" ? "col" : null });
-      row.append(cell);
-      const given = found[column];
-      if (!given) return;
-      const leaf = new Leaf(cell, at + given.at, { linked: this.#linked });
-      leaf.add(given.text, at + given.at);
+    const views = this.#table.columns.map((column, index) => {
+      const view = element(name, { class: column, scope: name === "th" ? "col" : null });
+      const cell = found[index] ?? { text: "", at: text.length };
+      const leaf = new Leaf(view, at + cell.at, { linked: this.linked });
+      leaf.add(cell.text, at + cell.at);
       leaf.close();
       this.#leaves.push(leaf);
+      return view;
     });
-    into.append(row);
+    into.append(element("tr", {}, ...views));
   }
-}
-
-// One line, and how far it was read.
-class Line {
-  #text;
-  #start;
-  #from = 0;
-
-  constructor(text, start) {
-    this.#text = text;
-    this.#start = start;
-  }
-
-  get all() {
-    return this.#text.slice(this.#from);
-  }
-
-  get rest() {
-    return this.all.trimStart();
-  }
-
-  get place() {
-    return this.#start + this.#from;
-  }
-
-  get isBlank() {
-    return this.rest === "";
-  }
-
-  get indent() {
-    return this.all.length - this.rest.length;
-  }
-
-  get isQuote() {
-    return this.rest.startsWith(">");
-  }
-
-  take(count) {
-    this.#from += count;
-  }
-
-  takeIndent(count) {
-    const tabs = this.all.startsWith("\t") && count > 0; // a tab is enough for any one level
-    if (!tabs && this.indent < count) return false;
-    this.take(tabs ? 1 : count);
-    return true;
-  }
-
-  takeQuote() {
-    if (!this.isQuote) return false;
-    this.take(this.indent + 1);
-    if (this.all.startsWith(" ")) this.take(1);
-    return true;
-  }
-}
-
-// The cells of a row with their places in it: between bars that are neither escaped nor in code.
-function cells(row) {
-  const bars = [];
-  let code = false;
-  for (let at = 0; at < row.length; at += 1) {
-    if (row[at] === "\\") at += 1;
-    else if (row[at] === "`") code = !code;
-    else if (row[at] === "|" && !code) bars.push(at);
-  }
-  const edges = [-1, ...bars, row.length];
-  const found = edges.slice(0, -1).map((edge, index) => cell(row, edge + 1, edges[index + 1]));
-  if (found.length > 1 && !found[0].text) found.shift();
-  if (found.length > 1 && !found.at(-1).text) found.pop();
-  return found;
-}
-
-function cell(row, from, to) {
-  const text = row.slice(from, to);
-  return { text: text.trim(), at: from + text.length - text.trimStart().length };
 }
