@@ -116,6 +116,15 @@ class Inspectable(Protocol):
 
 
 @runtime_checkable
+class Remarking(Protocol):
+    """A provider that notices more than it can put into an answer."""
+
+    @property
+    def remark(self) -> str:
+        """What it noticed the last time, for the operator; empty if nothing."""
+
+
+@runtime_checkable
 class ReadProvider(Protocol):
     async def read(self, url: str) -> Page: ...
 

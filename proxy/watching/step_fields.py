@@ -32,6 +32,8 @@ _LONGEST = 8192  # characters of what others wrote: as long as an address may be
 _LONGEST_NAME = 200  # of what they called something
 _TOOLS = {"search": "web_search", "read": "open_page"}
 
+CONTENTS = frozenset({"contents", "asked", "url", "title", "cited_text"})  # what people wrote or read
+
 Fields = dict[str, Any]
 
 
