@@ -1,4 +1,4 @@
-"""The last requests, in a Redis that many processes share: a sorted set of their ids by when they began, one hash of
+"""The last requests, in a Redis that many processes share: a sorted set of their ids by when they ended, one hash of
 rows and one of steps. Handed records; writes them in batches, each once however often it is brought. While Redis is
 away this process's own are shown.
 """
@@ -20,7 +20,7 @@ from .store import decode, encode, name_of
 _KEPT = int(KEPT_SECONDS * 1000)  # milliseconds
 _ROOM = 4 * LARGE  # bytes that all rows may take without being late
 _NAMES = [name_of(kind, "", "") for kind in ("requests", "request-rows", "request-steps")]
-# Behind the lifetime and how many are kept: when one began, its id, its row and its steps.
+# Behind the lifetime and how many are kept: when one ended, its id, its row and its steps.
 _ADD = """
 for i, kind in ipairs({'zset', 'hash', 'hash'}) do
     if redis.call('type', KEYS[i]).ok ~= kind then redis.call('del', KEYS[i]) end
@@ -105,7 +105,7 @@ class RedisRequests:
 
 def _written(record: RequestRecord) -> tuple[str, str, bytes, bytes]:
     row, steps = orjson.dumps(record.row()), orjson.dumps(record.steps())
-    return repr(record.began), record.id, encode(row), encode(steps)
+    return repr(record.ended), record.id, encode(row), encode(steps)
 
 
 def _read(data: object) -> Any:

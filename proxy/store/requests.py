@@ -1,10 +1,11 @@
-"""The last requests, in one process's memory. Handed records; hands back what they show, the newest first."""
+"""The last requests, in one process's memory. Handed records as they end; hands back what they show, the last first."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 
 from ..values.request_records import KEPT_REQUESTS, KEPT_SECONDS, RequestRecord, Row
 
@@ -21,15 +22,11 @@ class MemoryRequests:
 
     async def rows(self, most: int) -> tuple[list[Row], bool]:
         oldest = self._now() - KEPT_SECONDS
-        known = sorted((record for record in self._records if record.began >= oldest), key=_age)
-        return [record.row() for record in known[:most]], True
+        known = (record for record in reversed(self._records) if record.ended >= oldest)
+        return [record.row() for record in islice(known, most)], True
 
     async def find(self, request_id: str) -> tuple[Row | None, bool]:
         for record in self._records:
             if record.id == request_id:
                 return {**record.row(), "steps": record.steps()}, True
         return None, True
-
-
-def _age(record: RequestRecord) -> float:
-    return -record.began

@@ -19,7 +19,7 @@ class RequestRecord(Protocol):
     def id(self) -> str: ...
 
     @property
-    def began(self) -> float:
+    def ended(self) -> float:
         """In seconds since 1970."""
 
     def row(self) -> Row:
@@ -39,7 +39,7 @@ class RequestStore(Protocol):
         """Brings what was noted to where the others see it."""
 
     async def rows(self, most: int) -> tuple[list[Row], bool]:
-        """The newest first; and whether they are those of all processes."""
+        """Those that ended last come first; and whether they are those of all processes."""
 
     async def find(self, request_id: str) -> tuple[Row | None, bool]:
         """The row of one with its `steps`; and whether all processes were asked."""

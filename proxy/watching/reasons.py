@@ -72,7 +72,9 @@ NOT_REACHED = "Search was offered, but the request was over before any search: s
 NOT_RUN = (
     "A search was called for, but nobody was asked: the call was malformed, held a key, or there were no searches left."
 )
-ALL_FAILED = "It searched, but every provider failed ({failures}). `groundwire check` says what to do about it."
+ALL_FAILED = (
+    "It searched, but every provider that was asked failed ({failures}). `groundwire check` says what to do about it."
+)
 NOTHING_FOUND = "It searched, but nothing was found. Another wording, or another provider in `tools.search`, may help."
 NOTHING_CITED = (
     "It searched and found something, but the answer cites none of it. `citations.auto: on` marks sentences that a "
@@ -98,18 +100,19 @@ def why(summary: Summary, outcome: str) -> str:
         return PASSED_ON if summary.rounds else ""
     if not summary.tools and not summary.calls:
         return NOT_CALLED if outcome == "ok" else NOT_REACHED
-    return _why_found(summary)
+    return _why_found(summary, outcome)
 
 
-def _why_found(summary: Summary) -> str:
+def _why_found(summary: Summary, outcome: str) -> str:
     if not summary.calls:
         return NOT_RUN
     outcomes = {call.outcome for call in summary.calls}
     if "ok" not in outcomes:
         return NOTHING_FOUND if "empty" in outcomes else ALL_FAILED.format(failures=_named(summary.calls))
-    if not summary.rounds:  # no model, no citations
-        return FOUND
-    return CITED if summary.citations else NOTHING_CITED
+    if summary.citations:
+        return CITED
+    answered = summary.rounds and outcome == "ok"  # without a whole answer of a model, none is missed
+    return NOTHING_CITED if answered else FOUND
 
 
 def _named(calls: Iterable[ProviderCall]) -> str:

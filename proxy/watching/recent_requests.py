@@ -4,6 +4,7 @@ costs next to nothing; asked by the route of the same name.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,8 @@ from .recording import Recording
 from .step_fields import CONTENTS
 
 Row = dict[str, Any]
+
+_ID = re.compile(r"\w{1,100}", re.ASCII)
 
 
 class RecentRequests(Listener):
@@ -37,11 +40,13 @@ class RecentRequests(Listener):
         return request.method != "OPTIONS" and (bool(request.caller) or self._anonymous())
 
     async def rows(self, most: int) -> tuple[list[Row], bool]:
-        """The newest first; and whether those of all processes are among them."""
+        """Those that ended last come first; and whether those of all processes are among them."""
         return await self._store.rows(most)
 
     async def find(self, request_id: str) -> tuple[Row | None, bool]:
         """One with its steps. Another process may have kept what this one may not show."""
+        if not _ID.fullmatch(request_id):  # whatever it is, no store is asked for it
+            return None, True
         found, everywhere = await self._store.find(request_id)
         if found and not self.contents:
             steps = [{name: value for name, value in step.items() if name not in CONTENTS} for step in found["steps"]]

@@ -42,13 +42,13 @@ class Recording:
         "_status",
         "_steps",
         "_summary",
-        "began",
+        "ended",
         "id",
     )
 
     def __init__(self, request: Observer, *, contents: bool) -> None:
         self.id = request.id
-        self.began = time.time() - request.seconds
+        self.ended = time.time()
         self._contents = contents
         self._key = request.caller
         self._dialect = request.dialect
@@ -66,7 +66,7 @@ class Recording:
             cost = {"cost": round(summary.cost, 8)}
         return {
             "id": self.id,
-            "time": datetime.fromtimestamp(self.began, UTC).isoformat(timespec="milliseconds"),
+            "time": datetime.fromtimestamp(self.ended - self._seconds, UTC).isoformat(timespec="milliseconds"),
             "key": self._key,
             "dialect": self._dialect,
             "method": _shown(self._method),
@@ -127,7 +127,7 @@ def _without_contents(summary: Summary) -> Summary:
     if not heavy:
         return summary
     light = copy(summary)
-    light.model = summary.model[: LONGEST_NAME + 1]
+    light.model = _cut(summary.model)
     light.calls = [replace(call, asked="") for call in summary.calls]
     light.tools = [ToolCalled(tool.tool[:LONGEST_NAME], tool.ok, tool.seconds) for tool in summary.tools]
     light.model_failures = []
@@ -135,45 +135,50 @@ def _without_contents(summary: Summary) -> Summary:
 
 
 def _lightened(steps: list[tuple[float, Step]], room: int) -> list[tuple[float, Step]]:
+    """The same steps. What people wrote stays in them as long as there is room."""
     out = []
-    for seconds, step in steps:
-        if cut := _CUTS.get(type(step)):
-            step = cut(step)
-        if weigh := _WEIGHTS.get(type(step)):
-            room -= weigh(step)
-            if room < 0:
-                step = _EMPTIED[type(step)](step)
-        out.append((seconds, step))
+    for told in steps:
+        if lighten := _LIGHTER.get(type(told[1])):
+            step, weight = lighten(told[1], room)
+            room -= weight
+            told = told[0], step
+        out.append(told)
     return out
+
+
+def _asked(step: ModelAsked, room: int) -> tuple[Step, int]:
+    return (step if len(step.model) <= LONGEST_NAME else replace(step, model=_cut(step.model))), 0
+
+
+def _failed(step: ModelFailed, room: int) -> tuple[Step, int]:
+    return (step if len(step.code) <= LONGEST_NAME else replace(step, code=_cut(step.code))), 0
+
+
+def _tool(step: ToolBegan | ToolCalled, room: int) -> tuple[Step, int]:
+    weight = sum(len(text) for texts in step.contents for text in texts.values())
+    return (step, weight) if weight <= room else (replace(step, contents=()), 0)
+
+
+def _called(step: ProviderCall, room: int) -> tuple[Step, int]:
+    weight = len(step.asked)
+    return (step, weight) if weight <= room else (replace(step, asked=""), 0)
+
+
+def _cited(step: Cited, room: int) -> tuple[Step, int]:
+    weight = len(step.url) + len(step.title) + len(step.quote)
+    return (step, weight) if weight <= room else (replace(step, url="", title="", quote=""), 0)
 
 
 def _cut(text: str) -> str:
     return text[: LONGEST_NAME + 1]
 
 
-def _short_asked(step: ModelAsked) -> Step:
-    return step if len(step.model) <= LONGEST_NAME else replace(step, model=_cut(step.model))
-
-
-def _short_failure(step: ModelFailed) -> Step:
-    return step if len(step.code) <= LONGEST_NAME else replace(step, code=_cut(step.code))
-
-
-def _weight_of_tool(step: ToolBegan | ToolCalled) -> int:
-    return sum(len(text) for texts in step.contents for text in texts.values())
-
-
-_CUTS: dict[type, Callable[[Any], Step]] = {ModelAsked: _short_asked, ModelFailed: _short_failure}
-# What a step holds of what people wrote and read, in characters, and the same step without it.
-_WEIGHTS: dict[type, Callable[[Any], int]] = {
-    ToolBegan: _weight_of_tool,
-    ToolCalled: _weight_of_tool,
-    ProviderCall: lambda step: len(step.asked),
-    Cited: lambda step: len(step.url) + len(step.title) + len(step.quote),
-}
-_EMPTIED: dict[type, Callable[[Any], Step]] = {
-    ToolBegan: lambda step: replace(step, contents=()),
-    ToolCalled: lambda step: replace(step, contents=()),
-    ProviderCall: lambda step: replace(step, asked=""),
-    Cited: lambda step: replace(step, url="", title="", quote=""),
+# Every kind of step that holds what others wrote.
+_LIGHTER: dict[type, Callable[[Any, int], tuple[Step, int]]] = {
+    ModelAsked: _asked,
+    ModelFailed: _failed,
+    ToolBegan: _tool,
+    ToolCalled: _tool,
+    ProviderCall: _called,
+    Cited: _cited,
 }

