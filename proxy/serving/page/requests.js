@@ -1,12 +1,40 @@
 // The last requests. Handed the list of /v1/groundwire/requests; shows a table, a filter over it, and one request with
 // its steps. An address with a request's id in it, such as #requests/req_…, opens that one.
 
-import { element, milliseconds, one, sentence } from "./elements.js";
-import { askJson } from "./server.js";
+import { element, milliseconds, one, sentence, tokens } from "./elements.js";
 import { showProblem } from "./problem.js";
+import { askJson } from "./server.js";
 import { waterfall } from "./waterfall.js";
 import { inWords } from "./words.js";
 
+const PATH = "/v1/groundwire/requests";
+const COLUMNS = [
+  ["Time", (row) => element("a", { href: `#requests/${row.id}` }, timeOf(row))],
+  ["Key", ({ key }) => key || "–"],
+  ["Model", ({ model, path }) => model || path],
+  ["Search", (row) => searchOf(row)],
+  ["Rounds", ({ rounds }) => rounds || "", "number"],
+  ["Tokens", tokens, "number"],
+  ["Cost", ({ cost }) => cost ?? "", "number"],
+  ["First token", (row) => milliseconds(row.first_token_ms), "number"],
+  ["Time in all", ({ ms }) => milliseconds(ms), "number"],
+  ["Outcome", (row) => outcomeOf(row)],
+];
+const FACTS = [
+  ["Key", ({ key }) => key],
+  ["Request", ({ method, path }) => `${method} ${path}`],
+  ["Upstream", ({ upstream }) => upstream],
+  ["Search", ({ search, reason }) => search && `${search} (${inWords(reason)})`],
+  ["Searches", ({ searches = [], ...row }) => searches.length && searchOf({ searches, ...row })],
+  ["Citations", ({ citations }) => citations],
+  ["Rounds", ({ rounds }) => rounds],
+  ["Retries", ({ retries }) => retries],
+  ["Tokens", tokens],
+  ["Cost", ({ cost }) => cost],
+  ["Waited", (row) => row.queued_ms && milliseconds(row.queued_ms)],
+  ["First token", (row) => milliseconds(row.first_token_ms)],
+  ["Time in all", ({ ms }) => milliseconds(ms)],
+];
 let rows = [];
 
 export function startRequests() {
@@ -15,118 +43,64 @@ export function startRequests() {
 }
 
 export async function showRequests(id) {
-  const list = one("#requests-list");
-  const detail = one("#request");
-  list.hidden = Boolean(id);
-  detail.hidden = !id;
+  one("#requests-list").hidden = Boolean(id);
+  one("#request").hidden = !id;
   try {
-    if (id) await showOne(detail, id);
-    else await load();
+    if (id) await showOne(id);
+    else {
+      ({ data: rows } = await askJson(PATH));
+      drawTable();
+    }
   } catch (error) {
-    showProblem(id ? detail : one("#requests-table"), error);
+    showProblem(one(id ? "#request" : "#requests-table"), error);
   }
 }
 
-async function load() {
-  ({ data: rows } = await askJson("/v1/groundwire/requests?limit=200"));
-  drawTable();
-}
-
-// The table
-
-const COLUMNS = [
-  ["Time", (row) => timeOf(row)],
-  ["Key", (row) => row.key || "–"],
-  ["Model", (row) => row.model || row.path],
-  ["Search", (row) => searchOf(row)],
-  ["Rounds", (row) => row.rounds || "", "number"],
-  ["Tokens", (row) => tokensOf(row), "number"],
-  ["Cost", (row) => row.cost ?? "", "number"],
-  ["First token", (row) => milliseconds(row.first_token_ms), "number"],
-  ["Time in all", (row) => milliseconds(row.ms), "number"],
-  ["Outcome", (row) => outcomeOf(row)],
-];
-
 function drawTable() {
   const wanted = one("#requests-filter").value.trim().toLowerCase();
-  const shown = rows.filter((row) => !wanted || JSON.stringify(row).toLowerCase().includes(wanted));
-  const columns = COLUMNS.filter(([name]) => name !== "Cost" || rows.some((row) => row.cost !== undefined));
-  const head = element("tr", {}, ...columns.map(([name, , kind]) => element("th", { scope: "col", class: kind }, name)));
-  const table = element("table", { class: "rows" }, element("thead", {}, head), element("tbody", {}, ...shown.map((row) => line(row, columns))));
-  one("#requests-table").replaceChildren(shown.length ? table : element("p", { class: "nothing" }, nothing(wanted)));
-  one("#requests-count").textContent = wanted ? `${shown.length} of ${rows.length}` : `${rows.length}`;
+  const shown = rows.filter((row) => JSON.stringify(row).toLowerCase().includes(wanted));
+  const columns = COLUMNS.filter(([name]) => name !== "Cost" || rows.some(({ cost }) => cost !== undefined));
+  const head = columns.map(([name, , kind]) => element("th", { scope: "col", class: kind }, name));
+  const lines = shown.map((row) => element("tr", {}, ...columns.map((column) => cell(row, column))));
+  const table = element("table", { class: "rows" }, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...lines));
+  const none = rows.length ? "No request matches the filter." : "Nobody has asked anything yet.";
+  one("#requests-table").replaceChildren(shown.length ? table : element("p", { class: "nothing" }, none));
+  one("#requests-count").textContent = wanted ? `${shown.length} of ${rows.length}` : rows.length;
 }
 
-const nothing = (wanted) =>
-  wanted ? "No request matches the filter." : "Nobody has asked anything yet. What is asked of this server shows up here.";
+const cell = (row, [name, show, kind]) => element("td", { class: kind, "data-label": name }, show(row));
 
-function line(row, columns) {
-  const cells = columns.map(([name, show, kind], index) => {
-    const shown = show(row);
-    const content = index ? shown : element("a", { href: `#requests/${row.id}` }, shown);
-    return element("td", { class: kind, "data-label": name }, content instanceof Node ? content : String(content));
-  });
-  return element("tr", { class: row.outcome === "ok" ? null : "failed" }, ...cells);
-}
-
-function timeOf(row) {
-  const time = new Date(row.time);
-  const today = time.toDateString() === new Date().toDateString();
-  return today ? time.toLocaleTimeString() : time.toLocaleString();
+function timeOf({ time }) {
+  const began = new Date(time);
+  return began.toDateString() === new Date().toDateString() ? began.toLocaleTimeString() : began.toLocaleString();
 }
 
 function searchOf({ search, searches = [], pages = [] }) {
-  const failed = searches.filter(({ outcome }) => outcome !== "ok").length;
-  const found = [...new Set(searches.filter(({ outcome }) => outcome === "ok").map(({ provider }) => provider))];
   if (!searches.length) return search === "off" ? "off" : search ? "not used" : "–";
-  const text = `${searches.length - failed}× ${found.join(", ") || "none"}${pages.length ? ` + ${pages.length} read` : ""}`;
+  const found = searches.filter(({ outcome }) => outcome === "ok");
+  const failed = searches.length - found.length;
+  const names = [...new Set(found.map(({ provider }) => provider))].join(", ");
+  const read = pages.length ? ` + ${pages.length} read` : "";
+  const text = `${found.length}${names && ` × ${names}`}${read} `;
   return element("span", {}, text, failed ? element("span", { class: "tag bad" }, `${failed} failed`) : "");
 }
 
-const tokensOf = ({ input_tokens: given, output_tokens: made }) => (given || made ? `${given ?? 0} + ${made ?? 0}` : "");
+function outcomeOf({ outcome, status }) {
+  const good = outcome === "ok";
+  return element("span", { class: good ? "tag good" : "tag bad" }, good ? "ok" : `${status || ""} ${inWords(outcome)}`);
+}
 
-const outcomeOf = ({ outcome, status }) =>
-  element("span", { class: `tag ${outcome === "ok" ? "good" : "bad"}` }, outcome === "ok" ? "ok" : `${status || ""} ${inWords(outcome)}`);
-
-// One request
-
-async function showOne(detail, id) {
-  detail.replaceChildren(element("p", { class: "nothing" }, "Loading"));
-  const row = await askJson(`/v1/groundwire/requests/${encodeURIComponent(id)}`);
-  const why = row.why || (row.search ? "" : "This request asks no model, so there was nothing to decide.");
-  detail.replaceChildren(
+async function showOne(id) {
+  const row = await askJson(`${PATH}/${encodeURIComponent(id)}`);
+  const facts = FACTS.map(([name, show]) => [name, show(row)]).filter(([, value]) => value);
+  const title = row.searches?.length ? "The search" : "Why did it not search?";
+  one("#request").replaceChildren(
     element("a", { href: "#requests", class: "back" }, "All requests"),
-    element("h2", {}, row.model || `${row.method} ${row.path}`, " ", outcomeOf(row)),
+    element("h1", {}, row.model || row.path, " ", outcomeOf(row)),
     element("p", { class: "about" }, `${new Date(row.time).toLocaleString()} · ${row.id}`),
-    facts(row),
-    why ? element("section", { class: "reason" }, element("h3", {}, questionOf(row)), element("p", {}, ...sentence(why))) : "",
-    element("h3", {}, "What happened, and when"),
+    element("dl", {}, ...facts.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)))),
+    row.why ? element("section", { class: "reason" }, element("h2", {}, title), element("p", {}, ...sentence(row.why))) : "",
+    element("h2", {}, "What happened, and when"),
     waterfall(row.steps ?? [], row.ms),
   );
-  detail.querySelector("a").focus({ preventScroll: true });
-}
-
-function questionOf({ search, searches = [] }) {
-  if (searches.length) return "Why did it search?";
-  return search === "off" || !searches.length ? "Why did it not search?" : "";
-}
-
-function facts(row) {
-  const shown = [
-    ["Key", row.key],
-    ["API", `${row.dialect}, ${row.method} ${row.path}`],
-    ["Upstream", row.upstream],
-    ["Decision", row.search ? `${row.search} (${inWords(row.reason)})` : ""],
-    ["Rounds", row.rounds],
-    ["Searches", searchOf(row)],
-    ["Citations", row.citations],
-    ["Tokens", tokensOf(row)],
-    ["Cost", row.cost],
-    ["Retries", row.retries],
-    ["Waited", row.queued_ms ? milliseconds(row.queued_ms) : ""],
-    ["First token", milliseconds(row.first_token_ms)],
-    ["Time in all", milliseconds(row.ms)],
-  ];
-  const given = shown.filter(([, value]) => value !== undefined && value !== null && value !== "" && value !== 0);
-  return element("dl", {}, ...given.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value instanceof Node ? value : String(value)))));
 }

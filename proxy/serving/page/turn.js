@@ -2,8 +2,9 @@
 // its sources and what can be done with it.
 
 import { copyButtons } from "./copy.js";
-import { counted, element, icon, milliseconds, sentence } from "./elements.js";
+import { counted, element, icon, milliseconds, sentence, tokens } from "./elements.js";
 import { Message } from "./message.js";
+import { problem } from "./problem.js";
 import { refusedLater } from "./server.js";
 import { Sources } from "./sources.js";
 import { Steps } from "./steps.js";
@@ -122,18 +123,7 @@ export class Turn {
 
   fail(refused, again) {
     this.#close("failed");
-    const { message, status, id, advice } = refused;
-    const about = [status ? `Status ${status}` : "", id].filter(Boolean).join(" · ");
-    this.#end.append(
-      element(
-        "div",
-        { class: "error", role: "alert" },
-        element("p", {}, icon("warning"), ...sentence(message)),
-        advice ? element("p", { class: "advice" }, ...sentence(advice)) : "",
-        about ? element("p", { class: "about" }, about) : "",
-        element("button", { type: "button", onclick: again }, "Ask again"),
-      ),
-    );
+    this.#end.append(problem(refused, element("button", { type: "button", onclick: again }, "Ask again")));
   }
 
   #close(state) {
@@ -163,7 +153,7 @@ export class Turn {
       model,
       searches ? counted(searches, "search") : "",
       pages ? counted(pages, "page") : "",
-      usage?.total_tokens ? `${usage.input_tokens} + ${usage.output_tokens} tokens` : "",
+      tokens(usage ?? {}),
       milliseconds(performance.now() - this.#began),
     ];
     const shown = element("p", { class: "about" }, parts.filter(Boolean).join(" · "));

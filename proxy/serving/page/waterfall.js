@@ -1,54 +1,60 @@
 // The steps of a request as bars over its time. Handed steps with `at_ms` (when they were told) and `ms` (how long they
-// took); hands on a list that reads in order, with a bar for whatever took time and a tick for all else.
+// took); hands on a list in the order in which they began, with a bar for what took time and a tick for all else.
 
-import { counted, element, hostOf, milliseconds } from "./elements.js";
+import { counted, element, hostOf, milliseconds, sentence, tokens } from "./elements.js";
 import { inWords } from "./words.js";
 
+// What is shown of a step: its name, whether it failed, and more in small letters.
 const SHOWN = {
-  queued: (step) => [`Waited for a turn${step.shed ? `, and was turned away (${inWords(step.shed)})` : ""}`, step.shed],
-  decided: (step) => [`Search: ${step.search}`, false, step.why],
-  model_asked: (step) => [`Asked ${step.upstream}, round ${step.round}`, false, step.model],
-  model_answered: (step) => [`${step.upstream} answered`, false, tokens(step)],
-  forwarded: (step) => [`${step.upstream} answered, passed on as it is`, step.status >= 400, tokens(step)],
-  model_failed: (step) => [`${step.upstream} failed: ${inWords(step.code)}`, true, step.status && `Status ${step.status}`],
-  retried: (step) => [`Asked ${step.upstream} again`, step.outcome !== "ok", inWords(step.outcome)],
-  tool_started: (step) => [`${tool(step)} begins`, false, contents(step)],
+  queued: ({ shed }) => [shed ? `Turned away: ${inWords(shed)}` : "Waited for a turn", shed],
+  received: () => ["Request received"],
+  decided: ({ search, why }) => [`Search: ${search === "first" ? "before the model is asked" : search}`, false, why],
+  model_asked: ({ upstream, model }) => [`${upstream} is asked`, false, model],
+  model_answered: (step) => [`${step.upstream} answers`, false, tokens(step)],
+  model_left: (step) => [`${step.upstream} is stopped`, false, tokens(step)],
+  forwarded: (step) => [`${step.upstream} answers, passed on as it is`, step.status >= 400, tokens(step)],
+  model_failed: ({ upstream, code, status }) => [`${upstream} fails`, true, `${inWords(code)}, status ${status}`],
+  retried: ({ upstream, outcome }) => [`${upstream} again: ${inWords(outcome)}`, outcome !== "asked"],
+  tool_started: (step) => [tool(step), false, contents(step)],
   provider_called: (step) => [called(step), step.outcome !== "ok", step.asked],
-  tool_finished: (step) => [`${tool(step)} ${step.ok ? "is over" : "failed"}`, !step.ok, contents(step)],
-  first_content: () => ["First words sent", false],
-  cited: (step) => [`Cited source ${step.n}`, false, step.title ?? (step.url && hostOf(step.url))],
+  tool_finished: (step) => [tool(step), !step.ok, contents(step)],
+  first_content: () => ["First words are sent"],
+  cited: ({ n, title, url }) => [`Source ${n} is cited`, false, title ?? (url && hostOf(url))],
 };
+const ENDS = { tool_started: ["tool_finished"], model_asked: ["model_answered", "model_failed", "model_left", "forwarded"] };
 
 export function waterfall(steps, total) {
-  const ends = steps.map((step) => step.at_ms ?? 0);
-  const whole = Math.max(total ?? 0, ...ends, 1);
   if (!steps.length) return element("p", { class: "nothing" }, "No steps were kept of this request.");
-  return element("ol", { class: "waterfall" }, ...steps.map((step) => row(step, whole)));
+  const whole = Math.max(total ?? 0, ...steps.map(({ at_ms: at }) => at), 1);
+  const shown = steps.filter((step, index) => !isEnded(step, steps.slice(index + 1)));
+  shown.sort((one, other) => begins(one) - begins(other));
+  return element("ol", { class: "waterfall" }, ...shown.map((step) => row(step, whole)));
 }
 
+const begins = ({ at_ms: at, ms = 0 }) => Math.max(at - ms, 0);
+
+// What begins and ends is shown once, as long as it took.
+const isEnded = ({ kind }, later) => ENDS[kind] && later.some((step) => ENDS[kind].includes(step.kind));
+
 function row(step, whole) {
-  const [name, failed, more] = (SHOWN[step.kind] ?? ((other) => [inWords(other.kind), false]))(step);
-  const took = step.ms ?? 0;
-  const bar = element("span", { class: took ? "bar" : "tick" });
-  bar.style.left = `${Math.max(0, ((step.at_ms - took) / whole) * 100)}%`;
-  if (took) bar.style.width = `${Math.min(100, (took / whole) * 100)}%`;
+  const [name, failed, more] = SHOWN[step.kind]?.(step) ?? [inWords(step.kind)];
+  const bar = element("span", { class: step.ms ? "bar" : "tick" });
+  bar.style.left = `${(begins(step) / whole) * 100}%`;
+  if (step.ms) bar.style.width = `${Math.min(100, (step.ms / whole) * 100)}%`;
   return element(
     "li",
     { "data-kind": step.kind, class: failed ? "failed" : null },
-    element("span", { class: "step-text" }, name, more ? element("small", {}, String(more)) : ""),
+    element("span", { class: "step-text" }, name, more ? element("small", {}, ...sentence(String(more))) : ""),
     element("span", { class: "track", "aria-hidden": true }, bar),
-    element("span", { class: "step-time" }, took ? milliseconds(took) : `at ${milliseconds(step.at_ms)}`),
+    element("span", { class: "step-time" }, step.ms ? milliseconds(step.ms) : `at ${milliseconds(step.at_ms)}`),
   );
 }
 
-const tool = (step) => (step.tool === "open_page" ? "Opening pages" : "Search");
+const tool = ({ tool: name, ok = true }) => `${name === "open_page" ? "Open pages" : "Search"}${ok ? "" : ": failed"}`;
 
-const contents = (step) => (step.contents ?? []).map((content) => content.query ?? content.url).join(", ");
+const contents = (step) => (step.contents ?? []).map(({ query, url }) => query ?? url).join(", ");
 
-const tokens = (step) => (step.input_tokens || step.output_tokens ? `${step.input_tokens ?? 0} + ${step.output_tokens ?? 0} tokens` : "");
-
-function called(step) {
-  if (step.outcome !== "ok") return `${step.provider}: ${inWords(step.outcome)}`;
-  const found = step.results === undefined ? "" : `: ${counted(step.results, "result")}`;
-  return `${step.provider}${found}${step.cached ? ", from cache" : ""}`;
+function called({ provider, outcome, results, cached }) {
+  if (outcome !== "ok") return `${provider}: ${inWords(outcome)}`;
+  return [provider, results === undefined ? "" : counted(results, "result"), cached ? "from cache" : ""].filter(Boolean).join(", ");
 }
