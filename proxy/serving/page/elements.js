@@ -57,6 +57,6 @@ export function milliseconds(ms) {
   return ms < 60_000 ? `${(ms / 1000).toFixed(1)} s` : `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`;
 }
 
-export const tokens = ({ input_tokens: given, output_tokens: made }) => (given || made ? `${given ?? 0} + ${made ?? 0} tokens` : "");
+export const tokens = ({ input_tokens: given, output_tokens: made }) => (given || made ? `${given ?? 0} + ${made ?? 0}` : "");
 
 export const counted = (number, word) => `${number} ${word}${number === 1 ? "" : word.endsWith("ch") ? "es" : "s"}`;

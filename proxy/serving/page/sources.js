@@ -59,11 +59,11 @@ export class Sources {
     const { cited_text: quote, unmatched = [], auto } = citation;
     const about = [hostOf(source.url), this.date(source.url)].filter(Boolean).join(" · ");
     return [
-      element("p", { class: "card-title" }, isWeb(source.url) ? link(source.url, {}, source.title) : source.title),
-      element("p", { class: "card-about" }, about, badge(citation.basis)),
+      element("p", { class: "source-title" }, isWeb(source.url) ? link(source.url, {}, source.title) : source.title),
+      element("p", { class: "source-about" }, about, badge(citation.basis)),
       quote ? element("blockquote", {}, quote) : "",
       unmatched.length ? element("p", { class: "card-warning" }, `Not in this source: ${unmatched.join(", ")}`) : "",
-      auto ? element("p", { class: "card-note" }, "Groundwire put this marker here: the model wrote none.") : "",
+      auto ? element("p", { class: "source-about" }, "Groundwire put this marker here: the model wrote none.") : "",
     ];
   }
 
@@ -94,6 +94,6 @@ export class Sources {
   }
 }
 
-const badge = (basis) => (BASIS[basis] ? element("span", { class: `badge ${basis}` }, BASIS[basis]) : "");
+const badge = (basis) => (BASIS[basis] ? element("span", { class: basis === "page" ? "tag good" : "tag" }, BASIS[basis]) : "");
 
 const folded = (summary, rows) => element("details", {}, element("summary", {}, summary), element("ul", {}, ...rows));

@@ -153,7 +153,7 @@ export class Turn {
       model,
       searches ? counted(searches, "search") : "",
       pages ? counted(pages, "page") : "",
-      tokens(usage ?? {}),
+      usage?.total_tokens ? `${tokens(usage)} tokens` : "",
       milliseconds(performance.now() - this.#began),
     ];
     const shown = element("p", { class: "about" }, parts.filter(Boolean).join(" · "));
