@@ -176,7 +176,7 @@ async def test_the_search_mode_is_sent(page: Page, proxy: Groundwire, model: Mod
     await page.run(f"document.querySelector('input[value={choice}]').click()")
     await page.answer(QUESTION)
     assert ("tools" in model.requests[-1]) == (choice == "on")
-    why = await page.text(".why")
+    why = await page.text(".note")
     assert why.startswith("Why did it not search?")
     assert f"X-Groundwire-Search: {choice}" in why
 

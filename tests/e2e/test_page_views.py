@@ -81,7 +81,7 @@ async def test_a_request_with_a_failed_search_opens_to_its_steps(asked: Page) ->
     (failed,) = await asked.texts(".waterfall .failed .step-text")
     assert failed == "gone: does not answer"
     steps = await asked.texts(".waterfall .step-text")
-    assert any(step.startswith("library, 1 result") for step in steps)
+    assert any(step.startswith("library · 1 result") for step in steps)
     assert any(step.startswith("Search: offered") for step in steps)
     widths = await asked.run("[...document.querySelectorAll('.bar')].every(bar => bar.getBoundingClientRect().width >= 3)")
     assert widths
@@ -97,12 +97,12 @@ async def test_why_it_did_not_search_is_said_in_words(page: Page, failing: Groun
     await page.ready()
     await page.run("document.querySelector('input[value=off]').click()")
     await page.answer("Why?")
-    assert "X-Groundwire-Search: off" in await page.text(".why")
+    assert "X-Groundwire-Search: off" in await page.text(".note")
     rows = await listed(page)
     assert "\toff\t" in rows[0]
     await page.run("document.querySelector('.rows a').focus()")
     await page.press("Enter")
-    why = await page.until("document.querySelector('.reason')?.innerText")
+    why = await page.until("document.querySelector('#request .note')?.innerText")
     assert why.startswith("Why did it not search?")
     assert "wants no search" in why
 

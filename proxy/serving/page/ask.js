@@ -2,12 +2,13 @@
 // turn draw what comes. A follow-up names the answer before it; what the server has not kept is sent again.
 
 import { element, icon, one, sentence } from "./elements.js";
-import { ask, askJson, Refused, requestId } from "./server.js";
+import { ask, askJson, Refused } from "./server.js";
 import { events } from "./stream.js";
 import { Turn } from "./turn.js";
 
 const HEADERS = { "X-Groundwire-Trace": "on", "X-Groundwire-Citations": "none" };
-let turns = [];
+const TALLEST = 240; // pixels of the question's field
+let turns = []; // whose text belongs to the conversation
 let running = null; // { turn, abort }
 
 export async function startAsk() {
@@ -15,15 +16,14 @@ export async function startAsk() {
   const question = one("#question");
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    if (running) stop();
-    else if (question.value.trim()) send(question.value.trim());
+    if (!stop() && question.value.trim()) send(question.value.trim());
   });
   question.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
     if (!running) form.requestSubmit();
   });
-  question.addEventListener("input", () => fit(question));
+  question.addEventListener("input", () => write(question.value));
   one("#new").addEventListener("click", begin);
   begin();
   await listModels();
@@ -35,18 +35,13 @@ export function stop() {
 }
 
 async function listModels() {
-  const select = one("#model");
   try {
     const { data } = await askJson("/v1/models");
-    select.replaceChildren(...data.map(({ id }) => element("option", { value: id }, id)));
-    if (!data.length) notice("No model is there yet. The command `groundwire check` says why.");
-  } catch (error) {
-    notice(`${error.message} ${error.advice ?? ""}`);
+    one("#model").replaceChildren(...data.map(({ id }) => element("option", {}, id)));
+    if (!data.length) throw new Refused("No model is there yet.", { advice: "`groundwire check` says why." });
+  } catch ({ message, advice = "" }) {
+    one("#notice").replaceChildren(...sentence(`${message} ${advice}`));
   }
-}
-
-function notice(text) {
-  one("#notice").replaceChildren(...sentence(text));
 }
 
 function begin() {
@@ -57,104 +52,74 @@ function begin() {
   one("#question").focus();
 }
 
-// Requests
-
-function chosen() {
-  const search = one('input[name="search"]:checked').value;
-  return { model: one("#model").value, search };
-}
-
 // What the model must know of the conversation: the answer before, by its id, if the server keeps it; what was stopped
 // or is forgotten, in full.
 function conversation(question, forgotten) {
-  const said = turns.filter((turn) => turn.text);
-  const kept = forgotten ? -1 : said.findLastIndex((turn) => turn.state === "done" && turn.responseId);
-  const rest = said.slice(kept + 1).flatMap((turn) => [
-    { role: "user", content: turn.question },
-    { role: "assistant", content: turn.text },
+  const kept = forgotten ? -1 : turns.findLastIndex(({ state }) => state === "done");
+  const said = turns.slice(kept + 1).flatMap(({ question: asked, text }) => [
+    { role: "user", content: asked },
+    { role: "assistant", content: text },
   ]);
-  const input = rest.length ? [...rest, { role: "user", content: question }] : question;
-  return kept < 0 ? { input } : { input, previous_response_id: said[kept].responseId };
+  const input = said.length ? [...said, { role: "user", content: question }] : question;
+  return { input, previous_response_id: turns[kept]?.responseId };
 }
 
-function request(question, forgotten = false) {
-  const { model, search } = chosen();
-  const body = { model, ...conversation(question, forgotten), stream: true };
+async function post(question, { body, search }, signal) {
   const headers = search === "auto" ? HEADERS : { ...HEADERS, "X-Groundwire-Search": search };
-  return { body, search, headers };
-}
-
-async function post(question, signal) {
-  const sent = request(question);
-  const body = { ...sent.body, include: ["web_search_call.results"] };
+  const more = { stream: true, include: ["web_search_call.results"] };
+  const short = { ...body, ...conversation(question, false), ...more };
   try {
-    return await ask("/v1/responses", { method: "POST", body, headers: sent.headers, signal });
+    return await ask("/v1/responses", { body: short, headers, signal });
   } catch (error) {
     if (error.code !== "previous_response_not_found") throw error;
-    const again = { ...request(question, true).body, include: body.include };
-    return ask("/v1/responses", { method: "POST", body: again, headers: sent.headers, signal });
+    return ask("/v1/responses", { body: { ...body, ...more }, headers, signal });
   }
 }
 
-// One question
-
 async function send(question) {
-  const turn = new Turn(question, announce);
+  const search = one('input[name="search"]:checked').value;
+  const request = { search, body: { model: one("#model").value, ...conversation(question, true) } };
+  const turn = new Turn(question, request, announce);
   const abort = new AbortController();
   const again = () => !running && send(question);
-  turn.request = { ...request(question, true), body: { ...request(question, true).body, stream: undefined } };
   running = { turn, abort };
   one("#turns").append(turn.view);
-  one("#question").value = "";
-  fit(one("#question"));
+  write("");
   showState();
-  turn.view.scrollIntoView({ block: "start" });
+  turn.view.scrollIntoView();
   try {
-    await read(turn, await post(question, abort.signal));
+    await read(turn, await post(question, request, abort.signal));
     turn.finish(again);
-    keep(turn);
   } catch (error) {
-    end(turn, error, abort.signal.aborted, again);
+    if (abort.signal.aborted) turn.stop(again);
+    else turn.fail(error instanceof Refused ? error : brokenOff(turn), again);
   } finally {
-    if (running?.turn === turn) running = null;
+    if (running.turn === turn) running = null;
+    if (turn.view.isConnected && turn.text) turns.push(turn); // else a new conversation has begun
     showState();
   }
 }
 
 async function read(turn, answer) {
-  turn.requestId = requestId(answer);
-  turn.header = answer.headers.get("x-groundwire-search") ?? "";
+  turn.requestId = answer.headers.get("x-request-id");
   let last = "";
   for await (const event of events(answer.body)) {
     turn.take(event);
     last = event.type;
   }
-  if (!["response.completed", "response.incomplete"].includes(last)) {
-    throw new Refused("The connection broke off in the middle of the answer.", { id: turn.requestId, advice: "Ask again." });
-  }
+  if (!/^response\.(completed|incomplete)$/.test(last)) throw brokenOff(turn);
 }
 
-function end(turn, error, stopped, again) {
-  if (stopped) turn.stop(again);
-  else turn.fail(error instanceof Refused ? error : broken(error, turn), again);
-  if (turn.text) keep(turn);
-}
-
-// Unless a new conversation has begun meanwhile.
-function keep(turn) {
-  if (turn.view.isConnected) turns.push(turn);
-}
-
-function broken(error, turn) {
-  if (!(error instanceof TypeError)) console.error(error);
-  return new Refused("The connection broke off.", { id: turn.requestId, advice: "Is the server still running? Ask again." });
-}
+const brokenOff = ({ requestId: id }) =>
+  new Refused("The connection broke off.", { id, advice: "Is the server still running? Ask again." });
 
 // The form
 
-function fit(field) {
+function write(text) {
+  const field = one("#question");
+  field.value = text;
   field.style.height = "auto";
-  field.style.height = `${Math.min(field.scrollHeight, 240)}px`;
+  field.style.height = `${Math.min(field.scrollHeight, TALLEST)}px`;
 }
 
 function announce(text) {
@@ -162,12 +127,11 @@ function announce(text) {
 }
 
 function showState() {
-  const button = one("#send");
   const empty = !one("#turns").childElementCount;
+  const label = running ? "Stop" : "Ask";
   one("#ask").classList.toggle("empty", empty);
   one("#new").hidden = empty;
-  button.replaceChildren(icon(running ? "stop" : "send"));
-  button.setAttribute("aria-label", running ? "Stop" : "Ask");
-  button.title = running ? "Stop (Esc)" : "Ask (Enter)";
+  one("#send").replaceChildren(icon(running ? "stop" : "send"));
+  one("#send").ariaLabel = one("#send").title = label;
   one("#question").placeholder = empty ? "Ask anything" : "Ask a follow-up";
 }

@@ -1,5 +1,5 @@
 // The card that shows a source. Handed a chip and what its card holds; shows it while the chip is pointed at, has the
-// focus or was tapped. There is one card, beside everything else, and Escape closes it.
+// focus or was tapped. There is one card, and Escape closes it.
 
 import { one } from "./elements.js";
 
@@ -11,22 +11,21 @@ let closing = 0;
 export function showCard(chip, content) {
   const show = () => open(chip, content());
   chip.addEventListener("pointerenter", (event) => event.pointerType === "mouse" && show());
-  chip.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && closeSoon());
+  chip.addEventListener("pointerleave", closeSoon);
   chip.addEventListener("focus", show);
   chip.addEventListener("blur", closeSoon);
   chip.addEventListener("click", (event) => {
-    // A tap shows; the way to the source is in the card then.
-    if (event.pointerType !== "mouse" && event.detail > 0) event.preventDefault();
+    if (event.pointerType === "touch") event.preventDefault(); // a tap shows; the way to the source is in the card
     show();
   });
 }
 
 export function closeCard() {
-  if (!shownFor) return false;
-  shownFor.removeAttribute("aria-describedby");
+  const shown = shownFor;
+  shown?.removeAttribute("aria-describedby");
   shownFor = null;
   one("#card").hidden = true;
-  return true;
+  return Boolean(shown);
 }
 
 function open(chip, content) {
@@ -38,7 +37,11 @@ function open(chip, content) {
   card.hidden = false;
   chip.setAttribute("aria-describedby", "card");
   shownFor = chip;
-  place(card, chip.getBoundingClientRect());
+  const at = chip.getBoundingClientRect();
+  const { width, height } = card.getBoundingClientRect();
+  const below = at.bottom + height + EDGE < innerHeight;
+  card.style.left = `${Math.min(Math.max(at.left - 20, EDGE), innerWidth - width - EDGE)}px`;
+  card.style.top = `${below ? at.bottom + 6 : Math.max(EDGE, at.top - height - 6)}px`;
 }
 
 function closeSoon() {
@@ -46,20 +49,12 @@ function closeSoon() {
   closing = setTimeout(closeCard, LEAVING);
 }
 
-function place(card, chip) {
-  const { width, height } = card.getBoundingClientRect();
-  const left = Math.min(Math.max(chip.left - 20, EDGE), window.innerWidth - width - EDGE);
-  const below = chip.bottom + height + EDGE < window.innerHeight;
-  card.style.left = `${left}px`;
-  card.style.top = `${below ? chip.bottom + 6 : Math.max(EDGE, chip.top - height - 6)}px`;
-}
-
 export function startCard() {
   const card = one("#card");
   card.addEventListener("pointerenter", () => clearTimeout(closing));
   card.addEventListener("pointerleave", closeSoon);
   document.addEventListener("scroll", closeCard, { passive: true });
-  document.addEventListener("pointerdown", (event) => {
-    if (!card.contains(event.target) && !shownFor?.contains(event.target)) closeCard();
+  document.addEventListener("pointerdown", ({ target }) => {
+    if (!card.contains(target) && !shownFor?.contains(target)) closeCard();
   });
 }

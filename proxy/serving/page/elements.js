@@ -1,62 +1,49 @@
-// Elements of the page, made one by one. Handed a name, properties and children; hands on the element.
-// Text becomes a text node, never markup: nothing in this folder makes elements of a string.
+// Elements of the page, made one by one, and numbers in words. Text becomes a text node, never markup: nothing in this
+// folder makes elements of a string.
+
+export const one = (selector) => document.querySelector(selector);
 
 export function element(name, properties = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(properties)) {
-    if (value === undefined || value === null || value === false) continue;
-    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else made.setAttribute(key, value === true ? "" : value);
+    if (key === "onclick") made.addEventListener("click", value);
+    else if (value !== undefined && value !== null) made.setAttribute(key, value);
   }
-  made.append(...children.filter((child) => child !== null && child !== undefined && child !== ""));
+  made.append(...children);
   return made;
 }
 
+// A link to a source. The page that opens learns nothing of this one.
+export const link = (url, properties, ...children) =>
+  element("a", { href: url, target: "_blank", rel: "noopener noreferrer", ...properties }, ...children);
+
 // A sentence of ours or the server's, in which names stand between backticks.
 export const sentence = (text) =>
-  text.split("`").map((piece, index) => (index % 2 ? element("code", {}, piece) : piece)).filter(Boolean);
+  text.split("`").map((piece, index) => (index % 2 ? element("code", {}, piece) : piece));
 
-export const one = (selector) => document.querySelector(selector);
-
-// A line drawing of the icon file, by the id of its symbol.
+// A drawing of index.html.
 export function icon(name) {
-  const drawn = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  const used = document.createElementNS("http://www.w3.org/2000/svg", "use");
+  const [drawn, used] = ["svg", "use"].map((kind) => document.createElementNS("http://www.w3.org/2000/svg", kind));
   drawn.setAttribute("class", "icon");
-  drawn.setAttribute("aria-hidden", "true");
+  drawn.setAttribute("aria-hidden", true);
   used.setAttribute("href", `#icon-${name}`);
   drawn.append(used);
   return drawn;
 }
 
-// Is it an address that may be linked? Sources of the operator's own files have others.
-export function isWeb(url) {
-  try {
-    return ["http:", "https:"].includes(new URL(url).protocol);
-  } catch {
-    return false;
-  }
-}
+// Only these may be linked. Sources of the operator's own files have other addresses.
+export const isWeb = (url) => /^https?:\/\//i.test(url) && URL.canParse(url);
 
-export function hostOf(url) {
-  try {
-    return new URL(url).host.replace(/^www\./, "") || url;
-  } catch {
-    return url;
-  }
-}
+export const hostOf = (url) => (isWeb(url) ? new URL(url).host.replace(/^www\./, "") : url);
 
-// A link to a source. The page that opens learns nothing of this one.
-export function link(url, properties, ...children) {
-  return element("a", { href: url, target: "_blank", rel: "noopener noreferrer", ...properties }, ...children);
-}
+export const inOneLine = (...parts) => parts.filter(Boolean).join(" · ");
 
 export function milliseconds(ms) {
   if (ms === undefined || ms === null) return "";
-  if (ms < 1000) return `${Math.round(ms)} ms`;
-  return ms < 60_000 ? `${(ms / 1000).toFixed(1)} s` : `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`;
+  if (ms < 1000) return ms < 1 ? "< 1 ms" : `${Math.round(ms)} ms`;
+  return ms < 60_000 ? `${(ms / 1000).toFixed(1)} s` : `${Math.round(ms / 60_000)} min`;
 }
 
-export const tokens = ({ input_tokens: given, output_tokens: made }) => (given || made ? `${given ?? 0} + ${made ?? 0}` : "");
-
 export const counted = (number, word) => `${number} ${word}${number === 1 ? "" : word.endsWith("ch") ? "es" : "s"}`;
+
+export const tokens = ({ input_tokens: read, output_tokens: made }) => (read || made ? `${read ?? 0} + ${made ?? 0}` : "");

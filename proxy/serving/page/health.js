@@ -1,8 +1,8 @@
 // How providers, models and the cache are. Handed what /v1/groundwire/health has seen, which asks nobody for it; shows a
 // card for each.
 
-import { counted, element, milliseconds, one } from "./elements.js";
-import { showProblem } from "./problem.js";
+import { counted, element, inOneLine, milliseconds, one } from "./elements.js";
+import { problem } from "./problem.js";
 import { askJson } from "./server.js";
 import { inWords } from "./words.js";
 
@@ -17,15 +17,15 @@ export async function showHealth() {
   const place = one("#health-content");
   try {
     const seen = await askJson("/v1/groundwire/health");
-    const about = [`Groundwire ${seen.version}`, `store: ${seen.store}`, `up for ${milliseconds(seen.uptime_seconds * 1000)}`];
+    const up = milliseconds(seen.uptime_seconds * 1000);
     place.replaceChildren(
       section("Search and pages", seen.providers.map(provider)),
       section("Models", seen.upstreams.map(upstream)),
       section("Cache", Object.entries(seen.cache).map(cache)),
-      element("p", { class: "about" }, about.join(" · ")),
+      element("p", { class: "about" }, inOneLine(`Groundwire ${seen.version}`, `store: ${seen.store}`, `up for ${up}`)),
     );
   } catch (error) {
-    showProblem(place, error);
+    place.replaceChildren(problem(error));
   }
 }
 

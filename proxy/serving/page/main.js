@@ -13,22 +13,21 @@ const VIEWS = { ask: () => {}, requests: showRequests, health: showHealth };
 function route() {
   const [named, ...more] = location.hash.slice(1).split("/");
   const view = named in VIEWS ? named : "ask";
-  for (const name of Object.keys(VIEWS)) {
-    one(`#${name}`).hidden = name !== view;
-    const tab = one(`nav a[href="#${name}"]`);
-    if (name === view) tab.setAttribute("aria-current", "page");
-    else tab.removeAttribute("aria-current");
+  for (const tab of document.querySelectorAll("nav a")) {
+    const name = tab.hash.slice(1);
+    one(tab.hash).hidden = name !== view;
+    tab.ariaCurrent = name === view ? "page" : null;
+    if (name === view) document.title = `${tab.textContent} · Groundwire`;
   }
   closeCard();
-  document.title = view === "ask" ? "Groundwire" : `${one(`nav a[href="#${view}"]`).textContent} · Groundwire`;
   VIEWS[view](decodeURIComponent(more.join("/")));
 }
 
 function onKey(event) {
-  const typing = event.target.closest?.("input, textarea, select, dialog");
-  if (event.key === "Escape" && !event.target.closest?.("dialog")) {
+  const within = (names) => event.target.closest?.(names);
+  if (event.key === "Escape" && !within("dialog")) {
     if (closeCard() || stop()) event.preventDefault();
-  } else if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+  } else if (event.key === "/" && !within("input, textarea, select, dialog") && !event.ctrlKey && !event.metaKey) {
     event.preventDefault();
     location.hash = "#ask";
     one("#question").focus();

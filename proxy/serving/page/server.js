@@ -1,54 +1,58 @@
-// Asking the server. Handed a path and a request; hands on its answer, or throws a Refused that says what to do.
+// Asking the server. Handed a path and a request; hands on the answer, or throws a Refused that says what to do.
 // The key, where one is needed, is held in this module's memory and nowhere else.
 
-const REQUEST_ID = "x-request-id";
 let key = "";
-let askForKey = async () => "";
-
-export const hasKey = () => key !== "";
-
-// `ask(why)` shows the key prompt and resolves with what was typed; with nothing if it was closed.
-export function onKeyWanted(ask) {
-  askForKey = ask;
-}
-
-export class Refused extends Error {
-  constructor(message, { status = 0, code = "", id = "", advice = "" } = {}) {
-    super(message);
-    Object.assign(this, { status, code, id, advice });
-  }
-}
-
+let askForKey;
+const BUSY = "Wait a moment and ask again.";
+const CHECK = "`groundwire check` says what is wrong with the model's server.";
 const ADVICE = {
-  401: "Enter a key that this server knows. Its operator finds the keys under `server.keys` in config.yaml.",
+  401: "Enter a key that this server knows. Its operator finds them under `server.keys` in config.yaml.",
   403: "Ask the operator of this server for a key that may do this.",
   404: "Choose another model, or ask the operator which models there are.",
   413: "Ask a shorter question, or begin a new conversation.",
-  429: "Wait a moment and ask again.",
-  500: "Ask again. If it fails again, `groundwire check` says what is wrong with the model's server.",
-  502: "The model's server does not do what it should. `groundwire check` says what is wrong with it.",
-  503: "The server is busy. Wait a moment and ask again.",
-  504: "It took too long. Ask again, or ask another model.",
+  429: BUSY,
+  500: CHECK,
+  502: CHECK,
+  503: BUSY,
 };
 
-export async function ask(path, { method = "GET", body, headers = {}, signal } = {}) {
+export const hasKey = () => key !== "";
+
+// `prompt(why)` resolves with what was typed, or with nothing.
+export function onKeyWanted(prompt) {
+  askForKey = prompt;
+}
+
+export class Refused extends Error {
+  constructor(message, { status = 0, code = "", id = "", advice } = {}) {
+    super(message);
+    Object.assign(this, { status, code, id, advice: advice ?? ADVICE[status] ?? "Ask again, or ask another model." });
+  }
+}
+
+export async function ask(path, options = {}) {
   for (;;) {
-    const answer = await send(path, { method, body, headers, signal });
+    const answer = await send(path, options);
     if (answer.ok) return answer;
-    const refused = await refusal(answer);
-    if (refused.status !== 401 || refused.code === "upstream_auth") throw refused;
-    const given = await askForKey(key ? "This key is not known here." : "");
+    const { error = {} } = await answer.json().catch(() => ({}));
+    const { status, headers } = answer;
+    const wait = headers.get("retry-after");
+    const advice = wait ? `Ask again in ${wait} s.` : undefined;
+    const message = error.message || `The server answered with status ${status}.`;
+    const refused = new Refused(message, { status, code: error.code, id: headers.get("x-request-id"), advice });
+    const given = status === 401 && (await askForKey(key && "This key is not known here."));
     if (!given) throw refused;
     key = given;
   }
 }
 
-export const askJson = async (path, more) => (await ask(path, more)).json();
+export const askJson = async (path) => (await ask(path)).json();
 
-async function send(path, { method, body, headers, signal }) {
+async function send(path, { body, headers, signal }) {
   const sent = new Headers(headers);
   if (key) sent.set("authorization", `Bearer ${key}`);
-  if (body !== undefined) sent.set("content-type", "application/json");
+  if (body) sent.set("content-type", "application/json");
+  const method = body ? "POST" : "GET";
   try {
     return await fetch(path, { method, headers: sent, body: body && JSON.stringify(body), signal, cache: "no-store" });
   } catch (error) {
@@ -56,28 +60,3 @@ async function send(path, { method, body, headers, signal }) {
     throw new Refused("The server does not answer.", { advice: "Is it still running? Ask again when it is." });
   }
 }
-
-async function refusal(answer) {
-  const said = await answer.json().catch(() => ({}));
-  const error = said.error ?? {};
-  const wait = answer.headers.get("retry-after");
-  const advice = wait ? `Ask again in ${wait} s.` : ADVICE[answer.status];
-  const message = error.message || `The server answered with status ${answer.status}.`;
-  return new Refused(message, {
-    status: answer.status,
-    code: String(error.code ?? ""),
-    id: answer.headers.get(REQUEST_ID) ?? "",
-    advice: advice ?? "",
-  });
-}
-
-// The same for an error that comes in the middle of a stream. `status` is what the model's server said, if it did.
-export const refusedLater = (error, id, status = 0) =>
-  new Refused(error.message || "The answer broke off.", {
-    status,
-    code: String(error.code ?? ""),
-    id,
-    advice: ADVICE[status] ?? "Ask again, or ask another model.",
-  });
-
-export const requestId = (answer) => answer.headers.get(REQUEST_ID) ?? "";

@@ -2,123 +2,106 @@
 // its sources and what can be done with it.
 
 import { copyButtons } from "./copy.js";
-import { counted, element, icon, milliseconds, sentence, tokens } from "./elements.js";
+import { counted, element, icon, inOneLine, milliseconds, sentence, tokens } from "./elements.js";
 import { Message } from "./message.js";
 import { problem } from "./problem.js";
-import { refusedLater } from "./server.js";
+import { Refused } from "./server.js";
 import { Sources } from "./sources.js";
 import { Steps } from "./steps.js";
-import { reasonInWords } from "./words.js";
 
 export class Turn {
-  #sources = new Sources();
   #messages = new Map(); // id of the item → Message
   #began = performance.now();
-  #status = element("p", { class: "status" }, icon("dot"), "");
+  #status = element("p", { class: "status" }, icon("dot"), " ", element("span"));
   #thoughts = element("div", { class: "thoughts" });
-  #thinking = element("details", { class: "thinking", hidden: true }, element("summary", {}, "Reasoning"), this.#thoughts);
+  #thinking = element("details", { class: "thinking", hidden: "" }, element("summary", {}, "Reasoning"), this.#thoughts);
   #answer = element("div", { class: "answer" });
-  #end = element("footer", {});
-  #response = null;
+  #end = element("footer");
+  #response = {};
   #searched = false;
+  sources = new Sources();
   steps = new Steps((text) => this.#say(text));
   state = "running"; // done | stopped | failed
   requestId = "";
-  header = ""; // what the server said about search
 
-  constructor(question, announce) {
-    this.question = question;
-    this.announce = announce;
-    this.view = element(
-      "article",
-      { class: "turn", "aria-label": question.slice(0, 80), "aria-busy": "true" },
-      element("h2", {}, question),
-      this.steps.view,
-      this.#thinking,
-      this.#answer,
-      this.#status,
-      this.#end,
-    );
+  constructor(question, request, announce) {
+    Object.assign(this, { question, request, announce });
+    const parts = [element("h2", {}, question), this.steps.view, this.#thinking, this.#answer, this.#status, this.#end];
+    this.view = element("article", { class: "turn", "aria-busy": true }, ...parts);
     this.#say("Sending");
   }
 
   get responseId() {
-    return this.#response?.id ?? "";
-  }
-
-  get text() {
-    return [...this.#messages.values()].map((message) => message.text).join("\n\n");
+    return this.#response.id;
   }
 
   get messages() {
     return [...this.#messages.values()];
   }
 
-  get sources() {
-    return this.#sources;
+  get text() {
+    return this.messages.map(({ text }) => text).join("\n\n");
   }
 
   take(event) {
-    const kind = event.type;
-    if (kind === "groundwire.step") this.steps.take(event.step);
-    else if (kind === "response.output_text.delta") this.#message(event.item_id).write(event.delta);
-    else if (kind === "response.refusal.delta") this.#message(event.item_id).write(event.delta);
-    else if (kind === "response.output_text.annotation.added") this.#message(event.item_id).cite(event.annotation);
-    else if (kind === "response.reasoning_summary_text.delta") this.#think(event.delta);
-    else if (kind === "response.output_item.done") this.#itemDone(event.item);
-    else if (kind === "error") throw refusedLater(event.error ?? event, this.requestId, this.steps.failedWith);
+    const { type, item_id: id } = event;
+    if (type === "groundwire.step") this.steps.take(event.step);
+    else if (/^response\.(output_text|refusal)\.delta$/.test(type)) this.#message(id).write(event.delta);
+    else if (type === "response.output_text.annotation.added") this.#message(id).cite(event.annotation);
+    else if (type === "response.reasoning_summary_text.delta") this.#think(event.delta);
+    else if (type === "response.output_item.done") this.#itemDone(event.item);
+    else if (type === "error") this.#broken(event.error);
     else if (event.response) this.#response = event.response;
   }
 
   #message(id) {
-    let message = this.#messages.get(id);
-    if (!message) {
-      message = new Message(this.#sources);
+    if (!this.#messages.has(id)) {
+      const message = new Message(this.sources);
       this.#messages.set(id, message);
       this.#answer.append(message.view);
       this.#say("");
     }
-    return message;
+    return this.#messages.get(id);
   }
 
   #think(text) {
     this.#thinking.hidden = false;
     this.#thoughts.append(text);
-    this.#say("Thinking");
   }
 
-  #itemDone(item) {
-    if (item.type === "web_search_call") {
-      this.#searched = true;
-      this.#sources.find(item.results);
-    }
-    if (item.type === "message") this.#messages.get(item.id)?.end();
+  #itemDone({ type, id, results }) {
+    this.#messages.get(id)?.end();
+    if (type !== "web_search_call") return;
+    this.#searched = true;
+    this.sources.find(results);
+  }
+
+  #broken({ message, code }) {
+    throw new Refused(message, { status: this.steps.failedWith, code, id: this.requestId });
   }
 
   #say(text) {
     this.#status.hidden = !text;
-    this.#status.lastChild.data = text;
+    this.#status.lastChild.textContent = text;
     if (text) this.announce(text);
   }
 
   // The ends
 
   finish(again) {
-    const cut = this.#response?.status === "incomplete";
     this.#close("done");
-    if (cut) this.#note("The answer was cut short: the model may write no more at once.");
+    if (this.#response.status === "incomplete") this.#note("The answer was cut short: the model may write no more at once.");
     if (!this.text) this.#note("The model said nothing. Ask again, or in other words.");
     if (!this.#searched) this.#sayWhyNot();
-    this.#end.append(this.#sources.list(), this.#about(), copyButtons(this, again));
-    const cited = this.#sources.cited.length;
-    this.announce(`The answer is complete. ${cited ? counted(cited, "source") : "No sources"}.`);
+    this.#end.append(this.sources.list(), this.#about(), copyButtons(this, again));
+    this.announce(`The answer is complete. ${counted(this.sources.cited.length, "source")}.`);
   }
 
   stop(again) {
     this.#close("stopped");
     this.#note("Stopped.");
-    if (this.text) this.#end.append(this.#sources.list(), copyButtons(this, again));
     this.announce("Stopped.");
+    if (this.text) this.#end.append(this.sources.list(), copyButtons(this, again));
   }
 
   fail(refused, again) {
@@ -131,33 +114,31 @@ export class Turn {
     for (const message of this.messages) message.end();
     this.steps.end();
     this.#say("");
-    this.view.setAttribute("aria-busy", "false");
+    this.view.setAttribute("aria-busy", false);
   }
 
-  #note(text) {
-    this.#end.append(element("p", { class: "note" }, text));
+  #note(...text) {
+    this.#end.append(element("p", { class: "note" }, ...text));
   }
 
   #sayWhyNot() {
-    const { why, search } = this.steps.decided ?? { why: reasonInWords(this.header) };
+    const { search, why } = this.steps.decided ?? {};
     const unused = search === "offered" ? " The model answered without it." : "";
-    const told = element("p", { class: "note why" }, element("strong", {}, "Why did it not search? "), ...sentence(why + unused));
-    if (why) this.#end.append(told);
+    if (why) this.#note(element("strong", {}, "Why did it not search? "), ...sentence(why + unused));
   }
 
   #about() {
-    const { model, usage } = this.#response ?? {};
-    const searches = this.steps.count("web_search");
-    const pages = this.steps.count("open_page");
-    const parts = [
+    const { model, usage = {} } = this.#response;
+    const [searches, pages] = ["web_search", "open_page"].map((tool) => this.steps.count(tool));
+    const used = tokens(usage ?? {});
+    const text = inOneLine(
       model,
-      searches ? counted(searches, "search") : "",
-      pages ? counted(pages, "page") : "",
-      usage?.total_tokens ? `${tokens(usage)} tokens` : "",
+      searches && counted(searches, "search"),
+      pages && counted(pages, "page"),
+      used && `${used} tokens`,
       milliseconds(performance.now() - this.#began),
-    ];
-    const shown = element("p", { class: "about" }, parts.filter(Boolean).join(" · "));
-    if (this.requestId) shown.append(" · ", element("a", { href: `#requests/${this.requestId}` }, "What happened"));
-    return shown;
+    );
+    const more = element("a", { href: `#requests/${this.requestId}` }, "What happened");
+    return element("p", { class: "about" }, text, " · ", more);
   }
 }

@@ -1,7 +1,7 @@
 // The steps of a request as bars over its time. Handed steps with `at_ms` (when they were told) and `ms` (how long they
 // took); hands on a list in the order in which they began, with a bar for what took time and a tick for all else.
 
-import { counted, element, hostOf, milliseconds, sentence, tokens } from "./elements.js";
+import { counted, element, inOneLine, milliseconds, sentence, tokens } from "./elements.js";
 import { inWords } from "./words.js";
 
 // What is shown of a step: its name, whether it failed, and more in small letters.
@@ -19,13 +19,12 @@ const SHOWN = {
   provider_called: (step) => [called(step), step.outcome !== "ok", step.asked],
   tool_finished: (step) => [tool(step), !step.ok, contents(step)],
   first_content: () => ["First words are sent"],
-  cited: ({ n, title, url }) => [`Source ${n} is cited`, false, title ?? (url && hostOf(url))],
+  cited: ({ n, title, url }) => [`Source ${n} is cited`, false, title ?? url],
 };
 const ENDS = { tool_started: ["tool_finished"], model_asked: ["model_answered", "model_failed", "model_left", "forwarded"] };
 
 export function waterfall(steps, total) {
-  if (!steps.length) return element("p", { class: "nothing" }, "No steps were kept of this request.");
-  const whole = Math.max(total ?? 0, ...steps.map(({ at_ms: at }) => at), 1);
+  const whole = Math.max(total, ...steps.map(({ at_ms: at }) => at), 1);
   const shown = steps.filter((step, index) => !isEnded(step, steps.slice(index + 1)));
   shown.sort((one, other) => begins(one) - begins(other));
   return element("ol", { class: "waterfall" }, ...shown.map((step) => row(step, whole)));
@@ -37,14 +36,14 @@ const begins = ({ at_ms: at, ms = 0 }) => Math.max(at - ms, 0);
 const isEnded = ({ kind }, later) => ENDS[kind] && later.some((step) => ENDS[kind].includes(step.kind));
 
 function row(step, whole) {
-  const [name, failed, more] = SHOWN[step.kind]?.(step) ?? [inWords(step.kind)];
+  const [name, failed, more = ""] = SHOWN[step.kind]?.(step) ?? [inWords(step.kind)];
   const bar = element("span", { class: step.ms ? "bar" : "tick" });
   bar.style.left = `${(begins(step) / whole) * 100}%`;
   if (step.ms) bar.style.width = `${Math.min(100, (step.ms / whole) * 100)}%`;
   return element(
     "li",
     { "data-kind": step.kind, class: failed ? "failed" : null },
-    element("span", { class: "step-text" }, name, more ? element("small", {}, ...sentence(String(more))) : ""),
+    element("span", { class: "step-text" }, name, element("small", {}, ...sentence(more))),
     element("span", { class: "track", "aria-hidden": true }, bar),
     element("span", { class: "step-time" }, step.ms ? milliseconds(step.ms) : `at ${milliseconds(step.at_ms)}`),
   );
@@ -56,5 +55,5 @@ const contents = (step) => (step.contents ?? []).map(({ query, url }) => query ?
 
 function called({ provider, outcome, results, cached }) {
   if (outcome !== "ok") return `${provider}: ${inWords(outcome)}`;
-  return [provider, results === undefined ? "" : counted(results, "result"), cached ? "from cache" : ""].filter(Boolean).join(", ");
+  return inOneLine(provider, results === undefined ? "" : counted(results, "result"), cached && "from cache");
 }
