@@ -32,7 +32,7 @@ test: install .venv-clients/.made $(NODE_CLIENTS)/node_modules/.made
 	.venv/bin/pytest -n 4 --dist worksteal  # on two cores: half of them wait for something
 
 screenshots: install
-	GROUNDWIRE_PICTURES=docs .venv/bin/pytest tests/e2e/test_page_pictures.py
+	GROUNDWIRE_PICTURES=docs .venv/bin/pytest tests/e2e/page/test_page_pictures.py
 
 test-model: install .venv-model/.made
 	GROUNDWIRE_REAL_MODEL=.venv-model/bin/python .venv/bin/pytest -s tests/real

@@ -135,7 +135,7 @@ class BrowserTab:
 
     async def _middle(self, selector: str) -> dict[str, float]:
         found = f"document.querySelector({json.dumps(selector)})"
-        script = f"(found => {{ found.scrollIntoView({{block: 'center'}}); const box = found.getBoundingClientRect();"
+        script = "(found => { found.scrollIntoView({block: 'center'}); const box = found.getBoundingClientRect();"
         script += f" return {{x: box.x + box.width / 2, y: box.y + box.height / 2}} }})({found})"
         at: dict[str, float] = await self.run(script)
         return at

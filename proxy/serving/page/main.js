@@ -3,7 +3,7 @@
 import { startAsk, stop } from "./ask.js";
 import { closeCard, startCard } from "./card.js";
 import { one } from "./elements.js";
-import { showHealth, startHealth } from "./health.js";
+import { showHealth } from "./health.js";
 import { showRequests, startRequests } from "./requests.js";
 import { onKeyWanted } from "./server.js";
 
@@ -11,54 +11,51 @@ const VIEWS = { ask: () => {}, requests: showRequests, health: showHealth };
 
 // An address ends in #view or #view/more.
 function route() {
-  const [named, ...more] = location.hash.slice(1).split("/");
-  const view = named in VIEWS ? named : "ask";
-  for (const tab of document.querySelectorAll("nav a")) {
-    const name = tab.hash.slice(1);
-    one(tab.hash).hidden = name !== view;
-    tab.ariaCurrent = name === view ? "page" : null;
-    if (name === view) document.title = `${tab.textContent} · Groundwire`;
-  }
-  closeCard();
-  VIEWS[view](decodeURIComponent(more.join("/")));
+	const [named, ...more] = location.hash.slice(1).split("/");
+	const view = named in VIEWS ? named : "ask";
+	for (const tab of document.querySelectorAll("nav a")) {
+		const name = tab.hash.slice(1);
+		one(tab.hash).hidden = name !== view;
+		tab.ariaCurrent = name === view ? "page" : null;
+		if (name === view) document.title = `${tab.textContent} · Groundwire`;
+	}
+	closeCard();
+	VIEWS[view](more.join("/"));
 }
 
 function onKey(event) {
-  const within = (names) => event.target.closest?.(names);
-  if (event.key === "Escape" && !within("dialog")) {
-    if (closeCard() || stop()) event.preventDefault();
-  } else if (event.key === "/" && !within("input, textarea, select, dialog") && !event.ctrlKey && !event.metaKey) {
-    event.preventDefault();
-    location.hash = "#ask";
-    one("#question").focus();
-  }
+	const within = (names) => event.target.closest?.(names);
+	if (event.key === "Escape" && !within("dialog")) {
+		if (closeCard() || stop()) event.preventDefault();
+	} else if (event.key === "/" && !within("input, textarea, select, dialog") && !event.ctrlKey && !event.metaKey) {
+		event.preventDefault();
+		location.hash = "#ask";
+		one("#question").focus();
+	}
 }
 
 // Several questions may be refused at once; they wait for the same prompt.
 let prompted = null;
 
 function promptForKey(why) {
-  prompted ??= new Promise((given) => {
-    const dialog = one("#key-dialog");
-    const field = one("#key");
-    one("#key-why").textContent = why;
-    field.value = "";
-    dialog.returnValue = "";
-    dialog.addEventListener("close", () => given(dialog.returnValue === "use" ? field.value.trim() : ""), { once: true });
-    dialog.showModal();
-    field.focus();
-  }).finally(() => {
-    prompted = null;
-    one("#key").value = "";
-  });
-  return prompted;
+	prompted ??= new Promise((given) => {
+		const dialog = one("#key-dialog");
+		one("#key-why").textContent = why;
+		dialog.returnValue = "";
+		dialog.onclose = () => given(dialog.returnValue && one("#key").value.trim());
+		dialog.showModal();
+	}).finally(() => {
+		prompted = null;
+		one("#key").value = "";
+	});
+	return prompted;
 }
 
 onKeyWanted(promptForKey);
-one("#key-cancel").addEventListener("click", () => one("#key-dialog").close());
+one("#key-cancel").onclick = () => one("#key-dialog").close();
+one("#health-refresh").onclick = showHealth;
 startCard();
 startRequests();
-startHealth();
 addEventListener("hashchange", route);
 document.addEventListener("keydown", onKey);
 route();

@@ -12,14 +12,18 @@ import httpx
 import pytest
 import yaml
 
-from tests.e2e.page_views import NEEDS_BROWSER, ONE_LOOP, Page, _without_problems, page  # noqa: F401
 from tests.fakes.groundwire import Groundwire
+from tests.fakes.page_tab import NEEDS_BROWSER, ONE_LOOP, Page
 
 pytestmark = [NEEDS_BROWSER, ONE_LOOP]
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 LARGEST = 200_000
-QUESTIONS = ["What happens when a provider fails?", "How are pages kept from giving orders?", "Which models can search?"]
+QUESTIONS = [
+    "What happens when a provider fails?",
+    "How are pages kept from giving orders?",
+    "Which models can search?",
+]
 
 
 @pytest.fixture(scope="module")

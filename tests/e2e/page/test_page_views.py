@@ -14,20 +14,21 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from tests.e2e.page_views import ANSWERED, NEEDS_BROWSER, ONE_LOOP, Page, _without_problems, page  # noqa: F401
 from tests.fakes.gated_model import Gate
 from tests.fakes.groundwire import Groundwire
 from tests.fakes.model import ModelServer, Turn, call, text
+from tests.fakes.page_tab import ANSWERED, NEEDS_BROWSER, ONE_LOOP, Page
 
 pytestmark = [NEEDS_BROWSER, ONE_LOOP]
 
-AXE = Path(__file__).resolve().parents[1] / "clients/node/node_modules/axe-core/axe.min.js"
+AXE = Path(__file__).resolve().parents[2] / "clients/node/node_modules/axe-core/axe.min.js"
 NOBODY = "http://127.0.0.1:9"  # where no search engine listens
 SEARCH = call("web_search", {"query": "sky blue"})
 OPEN = call("open_page", {"url": "https://library.example/sky.md"}, id="call_2")
 WIDE = "| " + " | ".join(f"column {n}" for n in range(12)) + " |\n" + "|---" * 12 + "|\n" + "| some words " * 12 + "|\n"
 RICH = text(
-    "## Why it is blue\n\nAir scatters **blue light** more than red light [1].\n\n- one `item`\n  1. inside\n\n> quoted\n\n",
+    "## Why it is blue\n\nAir scatters **blue light** more than red light [1].\n\n",
+    "- one `item`\n  1. inside\n\n> quoted\n\n",
     f"{WIDE}\n```python\n{'long_name = ' * 20}1\n```\n\nIt took 4242 days [1]. {'https://an.example/' + 'a' * 300}\n",
     reasoning=["Let me think."],
 )
@@ -83,7 +84,9 @@ async def test_a_request_with_a_failed_search_opens_to_its_steps(asked: Page) ->
     steps = await asked.texts(".waterfall .step-text")
     assert any(step.startswith("library · 1 result") for step in steps)
     assert any(step.startswith("Search: offered") for step in steps)
-    widths = await asked.run("[...document.querySelectorAll('.bar')].every(bar => bar.getBoundingClientRect().width >= 3)")
+    widths = await asked.run(
+        "[...document.querySelectorAll('.bar')].every(bar => bar.getBoundingClientRect().width >= 3)"
+    )
     assert widths
     assert "sky blue" not in await asked.text("#request"), "contents are shown only where `log.contents` says so"
     rows = await listed(asked)

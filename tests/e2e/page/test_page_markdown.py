@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.e2e.page_views import NEEDS_BROWSER, ONE_LOOP, Page, _without_problems, page  # noqa: F401
 from tests.fakes.groundwire import Groundwire
 from tests.fakes.model import ModelServer, call, text
+from tests.fakes.page_tab import NEEDS_BROWSER, ONE_LOOP, Page
 
 pytestmark = [NEEDS_BROWSER, ONE_LOOP]
 
@@ -39,7 +39,6 @@ ALLOWED = {
 async def drawn(page: Page, *pieces: str, chips: list[int] | None = None) -> str:
     html: str = await page.run(DRAW % (json.dumps(pieces), json.dumps(chips or [])))
     return html
-
 
 
 @pytest_asyncio.fixture(loop_scope="module", autouse=True)
@@ -79,8 +78,8 @@ async def test_markdown_is_drawn(page: Page, written: str) -> None:
 async def test_code_is_drawn_as_it_stands(page: Page) -> None:
     html = await drawn(page, "```python\nif x < 1:\n    **y**\n\n```\nafter")
     assert html == (
-        '<pre tabindex="0" role="region" aria-label="Code, python"><code><span>if x &lt; 1:\n    **y**\n\n</span></code>'
-        "</pre><p>after</p>"
+        '<pre tabindex="0" role="region" aria-label="Code, python"><code><span>'
+        "if x &lt; 1:\n    **y**\n\n</span></code></pre><p>after</p>"
     )
 
 
@@ -128,8 +127,46 @@ ALIKE = """import('/page/markdown.js').then(({Markdown}) => {
   return different;
 })"""
 PIECES = [
-    *("a", "bc ", "\n", "\n\n", "  ", "    ", "- ", "* ", "1. ", "2) ", "> ", "# ", "### ", "---\n", "***", "**", "*", "_", "__"),
-    *("`", "``", "```", "```py\n", "~~~", "~~", "|", "| a | b |\n", "|---|---|\n", "[x](u)", "[", "](", ")", "!", "<br>", "&amp;", "\\"),
+    *(
+        "a",
+        "bc ",
+        "\n",
+        "\n\n",
+        "  ",
+        "    ",
+        "- ",
+        "* ",
+        "1. ",
+        "2) ",
+        "> ",
+        "# ",
+        "### ",
+        "---\n",
+        "***",
+        "**",
+        "*",
+        "_",
+        "__",
+    ),
+    *(
+        "`",
+        "``",
+        "```",
+        "```py\n",
+        "~~~",
+        "~~",
+        "|",
+        "| a | b |\n",
+        "|---|---|\n",
+        "[x](u)",
+        "[",
+        "](",
+        ")",
+        "!",
+        "<br>",
+        "&amp;",
+        "\\",
+    ),
     *("\t", "😀", "é", "[ ] ", "<https://a.b>", "x", "."),
 ]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.page_views import ANSWERED, NEEDS_BROWSER, ONE_LOOP, Page, _without_problems, page  # noqa: F401
 from tests.fakes.gated_model import Gate
 from tests.fakes.groundwire import Groundwire
 from tests.fakes.model import ModelServer, Turn, call, text
+from tests.fakes.page_tab import ANSWERED, NEEDS_BROWSER, ONE_LOOP, Page
 
 pytestmark = [NEEDS_BROWSER, ONE_LOOP]
 
@@ -96,7 +96,9 @@ async def test_a_tap_shows_the_card_and_leads_nowhere(page: Page, proxy: Groundw
     await page.tap(CHIP)
     card = await page.until("!document.querySelector('#card').hidden && document.querySelector('#card').innerText")
     assert "Page read" in card
-    box = await page.run("(b => [b.left >= 0, b.right <= innerWidth])(document.querySelector('#card').getBoundingClientRect())")
+    box = await page.run(
+        "(b => [b.left >= 0, b.right <= innerWidth])(document.querySelector('#card').getBoundingClientRect())"
+    )
     assert box == [True, True]
     await page.tap("h2")
     await page.until("document.querySelector('#card').hidden")
@@ -215,9 +217,7 @@ async def test_thinking_is_shown_folded(page: Page, proxy: Groundwire, model: Mo
     assert await page.text(".thoughts") == "Let me think."
 
 
-async def test_a_key_is_asked_for_and_kept_in_memory_alone(
-    page: Page, keyed: Groundwire, model: ModelServer
-) -> None:
+async def test_a_key_is_asked_for_and_kept_in_memory_alone(page: Page, keyed: Groundwire, model: ModelServer) -> None:
     model.script(text("Blue."))
     await page.open(keyed)
     await page.until("document.querySelector('dialog').open")
@@ -228,9 +228,13 @@ async def test_a_key_is_asked_for_and_kept_in_memory_alone(
     assert await page.answer(QUESTION) == "Blue."
     kept = "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href])"
     assert "a-client-key" not in await page.run(kept)
-    assert "a-client-key" not in await page.run("document.documentElement.outerHTML + document.querySelector('#key').value")
+    assert "a-client-key" not in await page.run(
+        "document.documentElement.outerHTML + document.querySelector('#key').value"
+    )
     assert await page.run("indexedDB.databases().then(all => all.length)") == 0
-    copied = await page.run("import('/page/copy.js').then(m => m.asCurl({body: {model: 'm', input: 'x'}, search: 'on'}))")
+    copied = await page.run(
+        "import('/page/copy.js').then(m => m.asCurl({body: {model: 'm', input: 'x'}, search: 'on'}))"
+    )
     assert "$GROUNDWIRE_KEY" in copied
 
 

@@ -1,14 +1,12 @@
-"""What the tests of the page share: one browser for a module, and the page in it as a person finds it."""
+"""The page at `/` in a real browser, as a person finds it. Handed a server; asks, waits, tells what is to be seen."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from tests.fakes.browser_tab import BrowserTab
 from tests.fakes.groundwire import Groundwire
@@ -47,7 +45,9 @@ class Page(BrowserTab):
         return str(await self.run(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''"))
 
     async def texts(self, selector: str) -> list[str]:
-        found: list[str] = await self.run(f"[...document.querySelectorAll({json.dumps(selector)})].map(e => e.innerText)")
+        found: list[str] = await self.run(
+            f"[...document.querySelectorAll({json.dumps(selector)})].map(e => e.innerText)"
+        )
         return found
 
     async def count(self, selector: str) -> int:
@@ -63,16 +63,3 @@ class Page(BrowserTab):
         """Requests to anybody but its own server."""
         sent = [told["request"]["url"] for told in await self.heard("Network.requestWillBeSent")]
         return [url for url in sent if not url.startswith((self.root, "about:"))]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def page() -> AsyncIterator[Page]:
-    async with Page() as tab:
-        yield tab
-
-
-@pytest_asyncio.fixture(loop_scope="module", autouse=True)
-async def _without_problems(page: Page) -> AsyncIterator[None]:
-    yield
-    assert await page.problems() == []
-    assert await page.strangers() == []
