@@ -97,6 +97,8 @@ class ServerConfig(_Section):
     """
     cors: list[Origin] = []
     """Web pages of these origins may use the API from a browser. See [web pages](#web-pages)."""
+    playground: bool = True
+    """Whether [the page](page.md) is served at `/`, where you ask in a browser and see what happened."""
     max_body: Annotated[ByteSize, BeforeValidator(no_switch), Field(ge=1024)] = ByteSize(10 << 20)
     """The largest request body. The default is this large because images travel inside chat requests."""
     request_timeout: Seconds = 600

@@ -202,6 +202,7 @@ def test_the_node_clients_are_exact_and_name_no_registry() -> None:
         "demo",
         "serve",
         "test",
+        "screenshots",
         "test-model",
         "check",
         "docs",
