@@ -111,8 +111,6 @@ async function read(turn, answer) {
 const brokenOff = ({ requestId: id }) =>
 	new Refused("The connection broke off.", { id, advice: "Is the server still running? Ask again." });
 
-// The form
-
 function write(text) {
 	const field = one("#question");
 	field.value = text;

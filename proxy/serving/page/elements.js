@@ -21,7 +21,6 @@ export const link = (url, properties, ...children) =>
 export const sentence = (text) =>
 	text.split("`").map((piece, index) => (index % 2 ? element("code", {}, piece) : piece));
 
-// A drawing of index.html.
 export function icon(name) {
 	const [drawn, used] = ["svg", "use"].map((kind) => document.createElementNS("http://www.w3.org/2000/svg", kind));
 	drawn.setAttribute("class", "icon");
@@ -49,7 +48,6 @@ export const counted = (number, word) => `${number} ${word}${number === 1 ? "" :
 
 export const tokens = ({ input_tokens: read, output_tokens: made }) => (read || made ? `${read ?? 0} + ${made ?? 0}` : "");
 
-// Short names of the API.
 const WORDS = {
 	empty: "found nothing",
 	auth_failed: "its key was refused",

@@ -13,7 +13,6 @@ const HALF_TARGET = /\([^\s()]*$/y;
 const BREAK = /<br\s*\/?>|\\\n|(?<=  )\n/iy;
 const ENTITY = /&(amp|lt|gt|quot|nbsp|#39);/y;
 const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', nbsp: "\u00a0", "#39": "'" };
-const TASK = /^\[([ xX])\] /;
 const PUNCTUATION = /[\p{P}\p{S}]/u;
 const NAMES = { "*": ["em", "strong"], _: ["em", "strong"], "~": [null, "del"] };
 const least = (char) => (char === "~" ? 2 : 1); // of a delimiter that means something
@@ -22,8 +21,8 @@ const DEEPEST = 20;
 export const isPlain = (text) => !SPECIAL.test(text);
 
 // `marks` are chips by their place in the text, in order. Plain text that follows may be added to the node `tail`.
-export function inline(text, { open = false, task = false, marks = [], linked }) {
-	const tokens = new Scanner(text, open).tokens(task);
+export function inline(text, { open, marks, linked }) {
+	const tokens = new Scanner(text, open).tokens();
 	pair(tokens, open);
 	const builder = new Builder(marks, linked);
 	for (const token of tokens) builder.take(token);
@@ -40,9 +39,7 @@ class Scanner {
 		this.open = open;
 	}
 
-	tokens(task) {
-		const box = task && TASK.exec(this.text);
-		if (box) this.#words(box[1] === " " ? "☐ " : "☑ ", box[0].length);
+	tokens() {
 		while (this.#at < this.text.length) {
 			const plain = this.#match(PLAIN);
 			if (plain) this.#words(plain[0]);

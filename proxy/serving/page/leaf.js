@@ -9,7 +9,7 @@ const LONG = 4000; // characters that are drawn anew with each change, at the mo
 export class Leaf {
 	#block; // the paragraph
 	#holder; // what of it is drawn here
-	#options;
+	#linked;
 	#text = "";
 	#parts = []; // { at: in the answer, from: in the text, size }
 	#marks = [];
@@ -17,11 +17,11 @@ export class Leaf {
 	#changed = false;
 	#tail = null;
 
-	constructor(holder, at, options, block = holder) {
+	constructor(holder, at, linked, block = holder) {
 		this.#holder = holder;
 		this.#block = block;
 		this.at = at;
-		this.#options = options;
+		this.#linked = linked;
 	}
 
 	add(text, at) {
@@ -76,7 +76,7 @@ export class Leaf {
 		}
 		const holder = element("span");
 		this.#block.append(holder);
-		return new Leaf(holder, at, this.#options, this.#block);
+		return new Leaf(holder, at, this.#linked, this.#block);
 	}
 
 	close() {
@@ -89,7 +89,7 @@ export class Leaf {
 	draw() {
 		if (!this.#changed) return;
 		const focused = this.#holder.contains(document.activeElement) ? document.activeElement : null;
-		const { nodes, tail } = inline(this.#text, { ...this.#options, open: this.#open, marks: this.#marks });
+		const { nodes, tail } = inline(this.#text, { open: this.#open, marks: this.#marks, linked: this.#linked });
 		this.#holder.replaceChildren(nodes);
 		this.#tail = tail;
 		this.#changed = false;

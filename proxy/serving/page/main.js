@@ -9,7 +9,6 @@ import { onKeyWanted } from "./server.js";
 
 const VIEWS = { ask: () => {}, requests: showRequests, health: showHealth };
 
-// An address ends in #view or #view/more.
 function route() {
 	const [named, ...more] = location.hash.slice(1).split("/");
 	const view = named in VIEWS ? named : "ask";

@@ -218,7 +218,7 @@ export class Markdown {
 		const [mark, signs] = HEADING.exec(line.rest);
 		const made = this.#addBlock(matched, element(`h${Math.min(signs.length + 2, 6)}`));
 		line.takeMark(mark.length);
-		this.#keepLeaf(new Leaf(made, line.place, this.#options), true).add(line.all, line.place);
+		this.#keepLeaf(new Leaf(made, line.place, this.linked), true).add(line.all, line.place);
 	}
 
 	#text(line, matched, goesOn) {
@@ -231,14 +231,10 @@ export class Markdown {
 		this.#leaf.add(line.all, line.place);
 	}
 
-	get #options() {
-		return { linked: this.linked, task: this.#containers.at(-1)?.kind === "item" };
-	}
-
 	#paragraph(at) {
 		const made = element("p");
 		this.#inner.append(made);
-		return this.#keepLeaf(new Leaf(made, at, this.#options), false);
+		return this.#keepLeaf(new Leaf(made, at, this.linked), false);
 	}
 
 	#keepLeaf(leaf, single) {
@@ -321,7 +317,7 @@ export class Markdown {
 		const views = this.#table.columns.map((column, index) => {
 			const view = element(name, { class: column, scope: name === "th" ? "col" : null });
 			const cell = found[index] ?? { text: "", at: text.length };
-			const leaf = new Leaf(view, at + cell.at, { linked: this.linked });
+			const leaf = new Leaf(view, at + cell.at, this.linked);
 			leaf.add(cell.text, at + cell.at);
 			leaf.close();
 			this.#leaves.push(leaf);

@@ -8,7 +8,7 @@ import { waterfall } from "./waterfall.js";
 const PATH = "/v1/groundwire/requests";
 const TIME = ["Time", (row) => element("a", { href: `#requests/${row.id}` }, timeOf(row.time))];
 const OUTCOME = ["Outcome", (row) => outcomeOf(row)];
-// What there is to say of a request; what is `right` is a number, what is `more` is not in the table.
+// What is `right` is a number, what is `more` is not in the table.
 const FACTS = [
 	["Key", ({ key }) => key],
 	["Model", ({ model, path }) => model || path],

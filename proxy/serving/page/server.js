@@ -18,7 +18,6 @@ const ADVICE = {
 
 export const hasKey = () => key !== "";
 
-// `prompt(why)` resolves with what was typed, or with nothing.
 export function onKeyWanted(prompt) {
 	askForKey = prompt;
 }

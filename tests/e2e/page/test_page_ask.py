@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -45,6 +46,39 @@ async def test_an_answer_comes_with_its_search_and_its_sources(
     assert await page.texts(".sources .source-title") == ["Why the sky is blue"]
     assert await page.run("document.querySelector('.sources a').href") == "https://library.example/sky.md"
     assert "m-1" in await page.text("footer .about")
+
+
+async def test_a_chip_stands_right_behind_characters_that_count_twice(
+    page: Page, proxy: Groundwire, model: ModelServer
+) -> None:
+    model.script(SEARCH, text("😀 Blue 🌌 light", " is scattered 😀😀 [1]", " more than red light."))
+    await opened(page, proxy)
+    assert await page.answer(QUESTION) == "😀 Blue 🌌 light is scattered 😀😀1 more than red light."
+
+
+async def test_what_is_copied_has_footnotes_and_commands_that_run(
+    page: Page, proxy: Groundwire, model: ModelServer
+) -> None:
+    model.script(SEARCH, text("It isn't green. Air scatters blue light [1]."))
+    await opened(page, proxy)
+    await page.run("navigator.clipboard.writeText = text => { window.copied = text; return Promise.resolve() }")
+    await page.answer("Why isn't it green?")
+    await page.click(".actions button:nth-child(1)")
+    markdown = await page.until("window.copied")
+    assert markdown.startswith(
+        "# Why isn't it green?\n\nIt isn't green. Air scatters blue light[^1].\n\n[^1]: [Why the sky"
+    )
+    await page.run("window.copied = ''")
+    await page.click(".actions button:nth-child(2)")
+    model.script(text("Because."))
+    ran = subprocess.run(["sh", "-c", await page.until("window.copied")], capture_output=True, text=True, timeout=30)
+    assert "Because." in ran.stdout, ran
+    assert model.requests[-1]["messages"][-1]["content"] == "Why isn't it green?"
+    await page.run("window.copied = ''")
+    await page.click(".actions button:nth-child(3)")
+    program = await page.until("window.copied")
+    assert f'base_url="{proxy.url}"' in program
+    assert compile(program, "copied.py", "exec")
 
 
 async def test_the_text_is_there_before_the_answer_ends(page: Page, proxy: Groundwire, model: ModelServer) -> None:

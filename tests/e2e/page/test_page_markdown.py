@@ -63,7 +63,6 @@ WRITTEN = {
     "1. a\n   - b\n2. c\n\nend": "<ol><li><p>a</p><ul><li><p>b</p></li></ul></li><li><p>c</p></li></ol><p>end</p>",
     "3. a\n4. b": '<ol start="3"><li><p>a</p></li><li><p>b</p></li></ol>',
     "It was\n1986. Then": "<p>It was\n1986. Then</p>",
-    "- [ ] open\n- [x] done": "<ul><li><p>☐ open</p></li><li><p>☑ done</p></li></ul>",
     "> quoted\n> - item\n\nout": "<blockquote><p>quoted</p><ul><li><p>item</p></li></ul></blockquote><p>out</p>",
     "a\n\n---\n\nb": "<p>a</p><hr><p>b</p>",
     "a<br>b\\\nc <https://x.example/>": "<p>a<br>b<br>c &lt;https://x.example/&gt;</p>",

@@ -14,6 +14,8 @@ import yaml
 
 from tests.fakes.groundwire import Groundwire
 from tests.fakes.page_tab import NEEDS_BROWSER, ONE_LOOP, Page
+from tests.fakes.search import FakeSearxng
+from tests.fakes.service import Reply
 
 pytestmark = [NEEDS_BROWSER, ONE_LOOP]
 
@@ -27,13 +29,20 @@ QUESTIONS = [
 
 
 @pytest.fixture(scope="module")
-def demo() -> Iterator[Groundwire]:
-    """As `make demo` runs it, with a search engine in front that is not there."""
+def engine() -> Iterator[FakeSearxng]:
+    with FakeSearxng() as fake:
+        fake.reply = Reply(503, b"Busy", wait=0.6)
+        yield fake
+
+
+@pytest.fixture(scope="module")
+def demo(engine: FakeSearxng) -> Iterator[Groundwire]:
+    """As `make demo` runs it, with a search engine in front that takes its time and then fails."""
     config = yaml.safe_load((DOCS / "demo.yaml").read_text(encoding="utf-8"))
     (documents,) = config["providers"]
     documents["options"]["path"] = str(DOCS)
     config["providers"] = [
-        {"name": "searxng", "type": "searxng", "base_url": "http://127.0.0.1:9", "private": True},
+        {"name": "searxng", "type": "searxng", "base_url": engine.url, "private": True},
         documents,
     ]
     config["tools"]["search"] = ["searxng", "docs"]
@@ -59,6 +68,9 @@ async def test_a_picture_of_an_answer(page: Page, demo: Groundwire, folder: Path
 
 
 async def test_a_picture_of_the_requests(page: Page, demo: Groundwire, folder: Path) -> None:
+    """The oldest of them is opened, in which the search engine failed."""
+    streamed = {"model": "demo", "input": "How does Groundwire check citations?", "stream": True}
+    assert httpx.post(f"{demo.url}/responses", json=streamed, timeout=60).status_code == 200
     for question in QUESTIONS:
         asked = httpx.post(f"{demo.url}/responses", json={"model": "demo", "input": question}, timeout=60)
         assert asked.status_code == 200
@@ -66,8 +78,8 @@ async def test_a_picture_of_the_requests(page: Page, demo: Groundwire, folder: P
     httpx.post(f"{demo.url}/chat/completions", json=off, headers={"X-Groundwire-Search": "off"}, timeout=60)
     await page.open(demo, "#requests")
     await page.until("document.querySelector('.rows')")
-    await page.run("document.querySelector('.rows tbody tr:nth-child(2) a').click()")
+    await page.run("document.querySelector('.rows tbody tr:last-child a').click()")
     await page.until("document.querySelector('.waterfall')")
-    await page.look(width=1200, height=1000)
+    await page.look(width=1200, height=1080)
     await page.picture(folder / "requests.png")
     assert 20_000 < (folder / "requests.png").stat().st_size < LARGEST
