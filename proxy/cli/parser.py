@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--config", type=_path, metavar="F", help="the config file")
         return command
 
-    for declare in (_init, _serve, _ask, _chat, _search, _open, _index, _check, _key, _usage, _completion):
+    for declare in (_init, _serve, _ask, _chat, _search, _open, _index, _check, _key, _usage, _replay, _completion):
         declare(add)
     return whole
 
@@ -156,6 +156,19 @@ def _usage(add: Add) -> None:
     command.add_argument("--key", metavar="N", help="of this key alone, by its name")
     command.add_argument("--from", dest="first", type=_day, metavar="D", help="from this day on, such as 2027-12-01")
     command.add_argument("--to", dest="last", type=_day, metavar="D", help="up to this day")
+    command.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _replay(add: Add) -> None:
+    command = add(
+        "replay",
+        "Show the requests of an audit file, or one of them with its searches, answer and sources.",
+        "groundwire replay audit.jsonl",
+        "groundwire replay audit.jsonl req_5f2c",
+    )
+    command.add_argument("file", type=_path, metavar="FILE", help="what `audit` in the config names")
+    command.add_argument("id", nargs="?", default="", metavar="ID", help="the request, or the beginning of its id")
+    command.add_argument("--all", action="store_true", help="list all of them, not the newest 200 alone")
     command.add_argument("--json", action="store_true", help="print JSON")
 
 

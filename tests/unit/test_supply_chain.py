@@ -233,7 +233,7 @@ def test_the_image_installs_what_is_locked_hash_by_hash_and_our_own_wheel() -> N
 def test_the_image_takes_every_key_that_the_environment_may_bring() -> None:
     """The extras are in the lock file, so their libraries are there."""
     assert {"litellm", "mcp", "tavily-python"} <= locked("requirements.lock").keys()
-    assert {"litellm", "mcp", "tavily"} == EXTRAS
+    assert {"litellm", "mcp", "otel", "tavily"} == EXTRAS
 
 
 def test_the_image_has_no_tools_to_build_or_install_with() -> None:
