@@ -58,7 +58,8 @@ class House:
         self.readers = [self.providers[name] for name in tools.read]
         fallback = tools.public_fallback
         self.store = open_store(config.store)
-        gateway = ProviderGateway(config.cooldown, config.cache, _shared(self.store, config), cooled_down=cooled_down)
+        shared = _shared(self.store, config)
+        gateway = self.gateway = ProviderGateway(config.cooldown, config.cache, shared, cooled_down=cooled_down)
         self.search = self.read = None
         self._search_chain = partial(SearchChain, public_fallback=fallback, gateway=gateway, guard=guard)
         if self.searchers:
@@ -91,7 +92,7 @@ class House:
             store=self.store,
         )
         clients = [
-            UpstreamClient(entry, _transport(entry, egress), _limit(entry, config.server.queue))
+            UpstreamClient(entry, transport_to(entry, egress), _limit(entry, config.server.queue))
             for entry in config.upstreams
         ]
         self.upstreams = UpstreamDirectory(clients, config.aliases, RetryBudget(config.server.retry_floor))
@@ -132,7 +133,7 @@ def _limit(config: UpstreamConfig, patience: float) -> UpstreamLimit | None:
     return UpstreamLimit(config.name, config.max_requests, patience) if config.max_requests else None
 
 
-def _transport(config: UpstreamConfig, egress: Egress) -> Transport:
+def transport_to(config: UpstreamConfig, egress: Egress) -> Transport:
     if config.type == "demo":
         from .upstreams.demo import DemoTransport  # few have one
 

@@ -28,6 +28,7 @@ from .bodies import read_body
 from .delivery import Delivery, EventStream, while_connected
 from .forwarded_answer import ForwardedRequest
 from .forwarding import Forwarder
+from .trace import is_wanted, traced
 
 _VERSIONS = ("anthropic-version", "anthropic-beta")
 _ONLY_AS_BYTES = ("logprobs", "audio", "functions")
@@ -66,6 +67,8 @@ class AnswerRoute:
         context = context_of(scope)
         raw = await read_body(receive, scope, self._server)
         decoded = await context.dialect.decode(raw, context.caller.owner)
+        if context.observer.transcript is not None:
+            context.observer.transcript.ask(decoded.request.body["messages"], context.caller.secrets)
         if decoded.background:
             await self._serve_in_background(Asking(context, receive, send, next_turn_of(scope)), decoded)
         else:
@@ -150,6 +153,8 @@ class AnswerRoute:
     async def _answer(self, asked: _Asked) -> None:
         context, decoded, prepared = asked.context, asked.decoded, asked.prepared
         events = self._events(context, decoded, prepared)
+        if is_wanted(context, decoded):
+            events = traced(events, context.observer)
         decided = prepared.decision.header
         await self._delivery.deliver(context, asked.send, events, decoded.writer(), decided, asked.stream)
 

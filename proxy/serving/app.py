@@ -24,10 +24,13 @@ from ..dialects.search_engines import EngineDialect
 from ..house import House
 from ..values.dialect import Dialect
 from ..values.errors import failure
+from ..watching.health import Health
 from ..watching.lag import LoopLag
 from ..watching.log import RequestLog, lines_dropped
 from ..watching.metrics import Metrics
+from ..watching.optional_listeners import OptionalListeners
 from ..watching.prices import PriceList
+from ..watching.recent_requests import RecentRequests
 from .admission import Admission
 from .alpha_search_route import AlphaSearchRoute
 from .answer_route import AnswerRoute
@@ -37,11 +40,15 @@ from .edge import Edge
 from .endpoint import Endpoint
 from .forward_route import ForwardRoute
 from .forwarding import Forwarder
+from .health_report import HealthReportRoute
 from .mcp_route import McpRoute
 from .messages_routes import CountTokensRoute
 from .models_route import VERSION, ModelsRoute
 from .open_connections import OpenConnections
+from .openapi_route import OpenapiRoute
 from .openwebui_routes import OpenWebuiLoadRoute, OpenWebuiSearchRoute
+from .page_route import PageRoute
+from .requests_route import RequestRoute, RequestsRoute
 from .responses_routes import StoredResponses
 from .searxng_route import SearxngRoute
 from .status_routes import HealthRoute, MetricsRoute
@@ -55,8 +62,10 @@ _ENGINES = ("/search", "/extract", "/compat/openwebui")  # where we pass for a s
 
 def build(config: Config, connections: OpenConnections | None = None) -> Edge:
     """The application as a server runs it. Its parts are closed when the server stops. `connections` are counted."""
+    optional = OptionalListeners(config, anonymous=lambda: not keys.required)
     metrics = Metrics(
         log_dropped=lines_dropped,
+        audit_dropped=optional.audit_dropped,
         connections=lambda: 0 if connections is None else len(connections),
         turned_away=lambda: 0 if connections is None else connections.turned_away,
         waiting=lambda: admission.waiting + house.upstreams.waiting,
@@ -76,6 +85,7 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
         await flushing.stop()
         await mcp.aclose()
         await house.aclose()
+        await optional.aclose()
 
     app = Starlette(lifespan=lifespan)
     responses = ResponseState(house.store)
@@ -90,9 +100,11 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
         groups=config.server.groups,
         any_owner=house.upstreams.take_client_keys,
     )
+    health_seen = Health()
     limiter = Limiter(house.store.counters)
     usage = UsageBook(house.store.usage, anonymous=lambda: not keys.required)
-    flushing = Flushing(limiter.flush, usage.flush)
+    recent = RecentRequests(house.store.requests, contents=config.log.contents, anonymous=lambda: not keys.required)
+    flushing = Flushing(limiter.flush, usage.flush, house.store.requests.flush)
     # Past Starlette's own error pages: the edge answers for what goes wrong.
     admission = Admission(app.router, config.server)
     edge = Edge(
@@ -100,7 +112,7 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
         config.server,
         keys,
         _DialectOfPath({**dialects, **dict.fromkeys(_ENGINES, EngineDialect()), "/mcp": McpDialect()}),
-        [RequestLog(config.log), metrics, limiter, usage],
+        [RequestLog(config.log), metrics, limiter, usage, recent, health_seen, *optional.listeners],
         limiter=limiter,
         prices=PriceList(config.prices),
     )
@@ -112,6 +124,7 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
     health = HealthRoute(lambda: edge.draining)
     stored = StoredResponses(responses, lambda: edge.stopping)
     mcp = McpRoute(house)
+    page = PageRoute() if config.server.playground else None
     # Plain routes on ASGI applications: FastAPI would cost twice as much per request, and half a second at start.
     app.router.routes += [
         *(Endpoint(path, answer, methods=["POST"]) for path in dialects),
@@ -124,7 +137,8 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
         Endpoint("/v1/alpha/search", AlphaSearchRoute(house), methods=["POST"]),
         Endpoint("/search", TavilySearchRoute(house), methods=["POST"]),
         Endpoint("/search", SearxngRoute(house), methods=["GET"]),
-        Endpoint("/", SearxngRoute(house, _nothing_here), methods=["GET"]),
+        Endpoint("/", SearxngRoute(house, page or _nothing_here), methods=["GET"]),
+        *([Endpoint("/page/{name:path}", page, methods=["GET"])] if page else ()),
         Endpoint("/extract", TavilyExtractRoute(house), methods=["POST"]),
         Endpoint("/compat/openwebui/search", OpenWebuiSearchRoute(house), methods=["POST"]),
         Endpoint("/compat/openwebui/load", OpenWebuiLoadRoute(house), methods=["POST"]),
@@ -134,7 +148,11 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
         Endpoint("/healthz", health, methods=["GET"]),
         Endpoint("/readyz", health, methods=["GET"]),
         Endpoint("/metrics", MetricsRoute(metrics), methods=["GET"]),
+        Endpoint("/openapi.json", OpenapiRoute(), methods=["GET"]),
         Endpoint("/v1/groundwire/usage", UsageRoute(usage), methods=["GET"]),
+        Endpoint("/v1/groundwire/health", HealthReportRoute(house, health_seen), methods=["GET"]),
+        Endpoint("/v1/groundwire/requests", RequestsRoute(recent), methods=["GET"]),
+        Endpoint("/v1/groundwire/requests/{id}", RequestRoute(recent), methods=["GET"]),
         Endpoint("/v1/{path:path}", ForwardRoute(house.upstreams, config.server, forwarder)),
     ]
     app.router.default = _nothing_here

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from .prices import NO_PRICES, PriceList
 from .steps import Step
 from .summary import Summary
+from .transcript import Transcript
 
 log = logging.getLogger("groundwire")
 
@@ -34,18 +35,20 @@ class Listener:
 class _Hearers:
     """Who has something to do then: most listen for the end alone, and there are many steps."""
 
-    any: bool
+    all: tuple[Listener, ...]
     of_begin: Sequence[Listener]
     of_steps: Sequence[Listener]
     of_end: Sequence[Listener]
 
+    @classmethod
+    def among(cls, listeners: tuple[Listener, ...]) -> _Hearers:
+        def hearing(what: str) -> list[Listener]:
+            return [listener for listener in listeners if getattr(type(listener), what) is not getattr(Listener, what)]
 
-@lru_cache(maxsize=16)
-def _hearers(listeners: tuple[Listener, ...]) -> _Hearers:
-    def hearing(what: str) -> list[Listener]:
-        return [listener for listener in listeners if getattr(type(listener), what) is not getattr(Listener, what)]
+        return cls(listeners, hearing("began"), hearing("told"), hearing("ended"))
 
-    return _Hearers(bool(listeners), hearing("began"), hearing("told"), hearing("ended"))
+
+_hearers = lru_cache(maxsize=16)(_Hearers.among)
 
 
 class Observer:
@@ -59,11 +62,14 @@ class Observer:
         "ended",
         "id",
         "method",
+        "onward",
         "outcome",
         "path",
         "status",
         "steps",
         "summary",
+        "trace_headers",
+        "transcript",
     )
 
     def __init__(
@@ -84,6 +90,9 @@ class Observer:
         self.caller = ""  # the key's name
         self.status = 0  # 0: nothing was sent
         self.outcome = ""
+        self.trace_headers: Mapping[str, str] = {}  # by which the client says what its request is a part of
+        self.onward: Mapping[str, str] = {}  # headers that say the same to the model that is asked now
+        self.transcript: Transcript | None = None  # of what is asked and answered, for who may keep it
         self.steps: list[tuple[float, Step]] = []  # the first of them, each with the seconds since the request began
         self.summary = Summary(prices)  # of all of them
         self.began = time.perf_counter()
@@ -94,8 +103,12 @@ class Observer:
             except Exception:  # who only watches must not stop what it watches
                 _complain(listener)
 
+    def listen(self, listener: Listener) -> None:
+        """For who comes later: it hears what is told from now on."""
+        self._hearers = _Hearers.among((*self._hearers.all, listener))
+
     def tell(self, step: Step) -> None:
-        if not self._hearers.any:
+        if not self._hearers.all:
             return
         seconds = time.perf_counter() - self.began
         if len(self.steps) < MOST_STEPS:
