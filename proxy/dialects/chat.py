@@ -68,7 +68,14 @@ def decode(raw: bytes) -> ChatRequest:
     usage = isinstance(options, dict) and options.get("include_usage") is True
     begun = said_since_question(messages)
     return ChatRequest(
-        stripped, raw, model, bool(body.get("stream")), usage, search, changed=stripped != body, begun=begun
+        stripped,
+        raw,
+        model,
+        bool(body.get("stream")),
+        usage,
+        search,
+        changed=stripped is not body and stripped != body,
+        begun=begun,
     )
 
 

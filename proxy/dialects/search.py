@@ -18,6 +18,8 @@ _HOSTED_TOOLS = ("web_search", "web_fetch", "openrouter:web_search")  # and what
 _FETCHES = "web_fetch"
 _SIZES = ("low", "medium", "high")
 
+_SAID_IN = frozenset({"web_search_options", "tools", "tool_choice"})  # where a request may speak of search
+
 
 @dataclass(slots=True)
 class _Wish:
@@ -36,6 +38,8 @@ class _Wish:
 
 
 def take_out_search(body: dict[str, Any]) -> tuple[SearchOptions, dict[str, Any]]:
+    if not _SAID_IN.intersection(body):  # nearly all requests
+        return _NO_WISH, body
     body, wish = dict(body), _Wish()
     _take_options(body, wish)
     _take_tools(body, wish)
@@ -165,3 +169,6 @@ def _domains(filters: dict[str, Any], name: str) -> tuple[str, ...]:
 
 def _mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+_NO_WISH = _search_options(_Wish())

@@ -73,10 +73,14 @@ class Admission:
                 raise overloaded(turns.time_away())
         turns.note_start()
 
-        async def send_in_turn(message: Message) -> None:
-            await send(message)
+        def send_in_turn(message: Message) -> Awaitable[None]:
             if message.get("more_body") and not turns.open():  # one caller's streams must not keep others waiting
-                await turns.go_on(line)
+                return send_and_wait(message)
+            return send(message)
+
+        async def send_and_wait(message: Message) -> None:
+            await send(message)
+            await turns.go_on(line)
 
         async def next_turn() -> None:
             if not turns.open():  # nor its work in the background what it asks itself, such as to cancel that

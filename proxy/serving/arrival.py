@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Awaitable
 
 from starlette.types import Message, Scope, Send
 
@@ -49,13 +50,13 @@ class Arrival:
         self._origins = origins
         self._hides_limits = hides_limits
 
-    async def send(self, message: Message) -> None:
+    def send(self, message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.start":
             self.observer.status = message["status"]
             message["headers"] = self._marked(message["headers"])
         if self.observer.transcript is not None:
             self.observer.transcript.send(message)
-        await self._send(message)
+        return self._send(message)
 
     def _marked(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         marked = self._with_limits(headers) if self._hides_limits else headers

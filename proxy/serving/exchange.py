@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from starlette.types import Receive
@@ -17,6 +17,16 @@ from ..values.events import Failed
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|(?<!\r)\n")  # all that no head may hold
 _BODILESS = (204, 304)
+
+
+class _Sent:
+    """Has been done: to await it takes no time."""
+
+    def __await__(self) -> Iterator[None]:
+        return iter(())
+
+
+_SENT = _Sent()
 
 
 class Outlet:
@@ -89,18 +99,24 @@ class Exchange(RequestResponseCycle):
 
     # The answer
 
-    async def send(self, message: Any) -> None:
+    def send(self, message: Any) -> Any:
+        """No coroutine where nothing is to be waited for: every piece of an answer passes here."""
         if self.flow.write_paused and not self.disconnected:
-            await self.flow.drain()
+            return self._send_later(message)
         if self.disconnected:
-            return
+            return _SENT
         if message["type"] == "http.response.start" and not self.response_started:
             self._begin(message["status"], message["headers"])
         elif self._is_plain_part(message):
             self._put(message.get("body", b""), last=not message.get("more_body", False))
         else:
             self._put_head()
-            await super().send(message)
+            return super().send(message)
+        return _SENT
+
+    async def _send_later(self, message: Any) -> None:
+        await self.flow.drain()
+        await self.send(message)
 
     def _begin(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         self.response_started = True

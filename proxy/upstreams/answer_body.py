@@ -26,11 +26,11 @@ class AnswerBody:
 
     async def read(self) -> bytes:
         """What has come by now; nothing at the end."""
-        return self._counted(await self._answer.read(self._idle))
+        return self.counted(await self._answer.read(self._idle))
 
     async def first(self, patience: float | None) -> bytes:
         """The first that is not blank: only that says what this is. The first byte may take as long as `patience`."""
-        data = self._counted(await self._answer.read(patience))
+        data = self.counted(await self._answer.read(patience))
         while data.isspace():
             data = await self.read()
         return data
@@ -55,10 +55,10 @@ class AnswerBody:
         """Reads the last bytes of a body that has said everything: a connection left in its middle is lost."""
         with suppress(TimeoutError, EventTooLong):
             async with asyncio.timeout(_LAST_BYTES):
-                while self._counted(await self._answer.read(None)):
+                while self.counted(await self._answer.read(None)):
                     pass
 
-    def _counted(self, data: bytes) -> bytes:
+    def counted(self, data: bytes) -> bytes:
         self._left -= len(data)
         if self._left < 0:
             raise EventTooLong

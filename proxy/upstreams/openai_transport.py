@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -98,47 +98,42 @@ class OpenAITransport:
         self, body: dict[str, Any], headers: Mapping[str, str], names: Collection[str] = ()
     ) -> AsyncGenerator[list[Event], None]:
         reader = ChunkReader(self._off, names)
-        passed = headers.get("authorization", "")
+        passed, patience = headers.get("authorization", ""), self._patience(body)
         try:
-            with await self._send("POST", CHAT, headers, orjson.dumps(body), self._patience(body)) as response:
+            with await self._send("POST", CHAT, headers, orjson.dumps(body), patience) as response:
                 if failed := await self._refused(response, passed):
                     yield [failed]
                     return
-                async with aclosing(self._events(response, reader, self._patience(body), passed)) as batches:
-                    async for events in batches:
+                answer = self._body(response)
+                data = await answer.first(patience)
+                if is_json(response.media_type, data) or is_markup(data):
+                    yield await self._whole(response, data, reader, passed)
+                    return
+                # Not in a generator of its own: every piece of an answer passes here, and each one would cost.
+                stream = ChunkStream(reader)
+                while data:
+                    events = stream.feed(data)
+                    if reader.over:
+                        yield self._ours(events, passed)
+                        await answer.finish()
+                        return
+                    if events:
                         yield events
+                    data = answer.counted(await response.read(self._idle_timeout))
+                yield stream.flush()
         except (*HTTP_ERRORS, EventTooLong) as error:
             # Once the model has said that it is done, a connection that then breaks or hangs has lost nothing.
             if not reader.over:
                 yield reader.flush() if reader.complete else [self._failure(error, begun=reader.begun)]
 
-    async def _events(
-        self, response: Answer, reader: ChunkReader, patience: float | None, passed: str
-    ) -> AsyncGenerator[list[Event], None]:
-        """An accepted answer, whatever it is labelled: a stream, one JSON body, or a page that is no answer at all."""
-        body = self._body(response)
-        data = await body.first(patience)
-        if is_json(response.media_type, data):
-            answer = parse(await body.whole(data))
-            if answer is None:
-                yield [_bad_response("The model's server sent an answer that is not valid JSON.")]
-            else:
-                yield self._ours(reader.feed_answer(answer), passed)
-            return
-        if is_markup(data):
-            yield [self.unreadable(data, passed)]
-            return
-        stream = ChunkStream(reader)
-        while data:
-            events = stream.feed(data)
-            if reader.over:
-                yield self._ours(events, passed)
-                await body.finish()
-                return
-            if events:
-                yield events
-            data = await body.read()
-        yield stream.flush()
+    async def _whole(self, response: Answer, first: bytes, reader: ChunkReader, passed: str) -> list[Event]:
+        """An accepted answer that is no stream, whatever it is labelled: one JSON body, or a page that is none."""
+        if not is_json(response.media_type, first):
+            return [self.unreadable(first, passed)]
+        answer = parse(await self._body(response).whole(first))
+        if answer is None:
+            return [_bad_response("The model's server sent an answer that is not valid JSON.")]
+        return self._ours(reader.feed_answer(answer), passed)
 
     def _patience(self, body: Mapping[str, Any]) -> float | None:
         """How long the first byte may take. An answer in one piece has no first byte before its last."""

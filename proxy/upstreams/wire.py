@@ -81,20 +81,24 @@ class Answer:
 
     async def read(self, patience: float | None) -> bytes:
         """What has come by now; nothing at the end. `TimeoutError` where nothing comes for `patience` seconds."""
-        if self._inflating is None:
-            return await self._read(patience)
-        while not (data := self._inflating.take()):
-            if not (packed := await self._read(patience)):
-                return self._inflating.end()
-            self._inflating.feed(packed)
-        return data
-
-    async def _read(self, patience: float | None) -> bytes:
+        if self._inflating is not None:
+            return await self._read_inflated(self._inflating, patience)
         while self._wire is not None:
             if data := self._wire.taken():
                 return data
             await self._wire.more(patience)
         data, self._rest = self._rest, b""
+        return data
+
+    async def _read_inflated(self, inflating: _Inflating, patience: float | None) -> bytes:
+        self._inflating = None  # read as it comes
+        try:
+            while not (data := inflating.take()):
+                if not (packed := await self.read(patience)):
+                    return inflating.end()
+                inflating.feed(packed)
+        finally:
+            self._inflating = inflating
         return data
 
     def complete(self, rest: bytes) -> None:
@@ -181,16 +185,13 @@ class Wire(asyncio.Protocol):
                 self.abort()
             raise
 
-    async def more(self, patience: float | None) -> None:
-        """Until more of the body has come, or its end."""
+    def more(self, patience: float | None) -> asyncio.Future[None]:
+        """Done when more of the body has come, or its end."""
         if self._error is not None:
             raise self._error
         self._waiter = self._loop.create_future()
         self._watch(patience)
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        return self._waiter
 
     def taken(self) -> bytes:
         parts = self._parts
