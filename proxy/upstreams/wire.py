@@ -18,6 +18,7 @@ import httptools
 
 _MOST_WAITING = 32 * 1024  # bytes that may wait for a slow client before the model's server has to
 _LARGEST_HEAD = 64 * 1024
+_MOST_HEADERS = 200
 _MOST_INFLATED = 1 << 20  # bytes at once of a body that was compressed
 _LOOK_EVERY = 5.0  # seconds between two looks at how long somebody has waited
 _FOREVER = float("inf")
@@ -257,6 +258,8 @@ class Wire(asyncio.Protocol):
         status = self._parser.get_status_code()
         headers = {name.lower(): value for name, value in self._headers.items()}
         self._headers.clear()
+        if len(headers) > _MOST_HEADERS or sum(map(len, headers.values())) > _LARGEST_HEAD:
+            raise NotHTTP("its head is too large")
         if status < 200 or self._head is None:  # the answer is still to come
             return
         self._answer = answer = Answer(self, status, headers)
