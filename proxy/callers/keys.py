@@ -69,7 +69,8 @@ class ClientKeys:
             owner = await self._owner(passed if self._any_owner else b"")
             return Caller("", owner, admin=True, upstream_key=upstream_key, secrets=_readable(passed))
         own = _OWN_HEADER[0] in headers
-        credential = _presented(headers, _OWN_HEADER if own else _SHARED_HEADERS)
+        alone = not own and _SHARED_HEADERS[1] not in headers and len(headers.get(_SHARED_HEADERS[0], ())) == 1
+        credential = passed if alone else _presented(headers, _OWN_HEADER if own else _SHARED_HEADERS)
         known = self._find(credential)
         if known is None:
             text = "The API key is missing or not valid for this server. Send it as `Authorization: Bearer …`."

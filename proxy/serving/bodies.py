@@ -14,6 +14,7 @@ from ..config.settings import ServerConfig
 from ..context import context_of
 from ..values.errors import RequestError, failure, refuse
 from ..watching.steps import Received
+from .exchange import exchange_behind
 
 
 async def read_body(receive: Receive, scope: Scope, server: ServerConfig) -> bytes:
@@ -21,11 +22,16 @@ async def read_body(receive: Receive, scope: Scope, server: ServerConfig) -> byt
     if length.isdigit() and int(length) > server.max_body:
         raise _too_large(server)
     began = time.perf_counter()
-    try:
-        async with asyncio.timeout(server.body_timeout):
-            body = await _all_parts(receive, server)
-    except TimeoutError:
-        raise too_late() from None
+    exchange = exchange_behind(receive)
+    body = exchange.whole_body() if exchange else None
+    if body is None:  # nearly always it has come with the head
+        try:
+            async with asyncio.timeout(server.body_timeout):
+                body = await _all_parts(receive, server)
+        except TimeoutError:
+            raise too_late() from None
+    elif len(body) > server.max_body:
+        raise _too_large(server)
     context_of(scope).observer.tell(Received(time.perf_counter() - began))
     return body
 

@@ -67,6 +67,7 @@ class Exchange(RequestResponseCycle):
         )
         self._loop = connection.loop
         self._refused: Failed | None = None
+        self._begun_reading = False
         self._head = b""  # that is still to be sent
         self._head_leaves: asyncio.Handle | None = None
         self._on_leaving: Callable[[], None] | None = None
@@ -77,10 +78,20 @@ class Exchange(RequestResponseCycle):
         self.message_event.set()
 
     async def receive(self) -> Any:
+        self._begun_reading = True
         message = await super().receive()
         if self._refused and message["type"] == "http.request":
             raise RequestError(self._refused)
         return message
+
+    def whole_body(self) -> bytes | None:
+        """The body, if all of it is here and nobody has read any of it."""
+        if self.more_body or self.disconnected or self._refused or self._begun_reading:
+            return None
+        self._begun_reading = True
+        self.message_event.clear()
+        body, self.body = bytes(self.body), bytearray()
+        return body
 
     # The client leaves
 

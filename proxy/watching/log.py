@@ -31,6 +31,7 @@ _LONGEST_CONTENT = 1000  # of a query or an address
 _TELLTALE = 12  # characters of a secret that give it away
 _KEPT = frozenset({"method", "path", "status", "seconds"})  # said even if they are empty
 _THEIRS = ("method", "path", "model", "outcome")  # what clients and servers chose of it
+_NUMBERS = (int, float)
 _OURS = ("groundwire", "providers")  # the HTTP libraries would log every address that people look up
 
 
@@ -144,8 +145,11 @@ class _Lines(logging.Handler):
 def _without_secrets(line: str, facts: Mapping[str, Any]) -> str:
     """A client may have put its key where a model's name belongs, and a server into the code of an error. There is one
     such line for each request, so only what is theirs is looked through, and for whole keys."""
-    theirs = line if "contents" in facts else "{} {} {} {}".format(*(facts.get(name, "") for name in _THEIRS))
-    return without_secrets(line) if any(secret in theirs for secret in _Lines.secrets) else line
+    theirs = line if "contents" in facts else " ".join([facts.get(name, "") for name in _THEIRS])
+    for secret in _Lines.secrets:
+        if secret in theirs:
+            return without_secrets(line)
+    return line
 
 
 def _writer(handler: logging.Handler) -> LogWriter | None:
@@ -183,7 +187,7 @@ def _text_line(facts: dict[str, Any]) -> str:
             shown[name] = ",".join(_call_text(call) for call in shown[name])
     if "model_failures" in shown:
         shown["model_failures"] = ",".join(f"{f['upstream']}:{f['status']}" for f in shown["model_failures"])
-    pairs = [f"{name}={_one_word(value)}" for name, value in shown.items()]
+    pairs = [f"{name}={value if type(value) in _NUMBERS else _one_word(value)}" for name, value in shown.items()]
     return " ".join([_clock(int(time.time())), *first, *pairs])
 
 
@@ -202,9 +206,7 @@ def _call_text(call: dict[str, Any]) -> str:
 
 def _one_word(value: Any) -> str:
     """As it is where it cannot be mistaken for more than one field; else quoted, on one line."""
-    if isinstance(value, str):
-        return _as_word(value)
-    return str(value) if isinstance(value, (int, float)) else orjson.dumps(value, default=str).decode()
+    return _as_word(value) if isinstance(value, str) else orjson.dumps(value, default=str).decode()
 
 
 @lru_cache(maxsize=256)
