@@ -12,7 +12,10 @@ PORTION = 2000  # characters
 
 
 def portions(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
-    said = sum(len(event.text) for event in events if isinstance(event, TextDelta))
+    said = 0
+    for event in events:  # no sum over a generator: every piece of an answer passes here
+        if isinstance(event, TextDelta):
+            said += len(event.text)
     if said <= PORTION:
         yield events
         return

@@ -141,12 +141,12 @@ class _Outgoing:
         self._telling.see(batch)
         if isinstance(batch[0], SearchedFirst):
             self._begin_searching(stream, batch[0])
-        failed = _failure_in(batch)
-        if failed and not stream.started:
+        if not stream.started and (failed := _failure_in(batch)):
             return await self._send_failure(stream, failed)
         over = isinstance(batch[-1], Finished)
         data = await self._writer.end(batch) if over else self._writer.feed(batch)
-        self._before_model = self._before_model and all(isinstance(event, _OF_SEARCH) for event in batch)
+        if self._before_model:
+            self._before_model = all(isinstance(event, _OF_SEARCH) for event in batch)
         if data:
             await (stream.hold(data) if self._before_model else stream.write(data))
         if over:

@@ -35,6 +35,8 @@ class ChunkStream:
             if alike.known and not decoder.holds:
                 pieces, at = alike.take(data, at)
                 out += _runs(pieces)
+                if at == len(data):
+                    break
             end = data.find(b"\n\n", at) + 2
             part = data[at:end] if end > 1 else data[at:]
             at += len(part)
