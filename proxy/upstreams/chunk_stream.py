@@ -98,15 +98,21 @@ class AlikeChunks:
         pieces = _strings(inside.replace(self._between, b'","'), inside.count(self._between) + 1)
         if pieces is None:
             # Something else stands between them, or a quotation mark in one of them: those before it are taken.
-            cut = list(takewhile(lambda piece: b'"' not in piece, inside.split(self._between)))
+            cut = self._those_alike(inside)
             pieces = _strings(b'","'.join(cut), len(cut)) if cut else None
             if not pieces:
                 return [], start
             end = begin + sum(map(len, cut)) + (len(cut) - 1) * len(self._between)
-            if not data.startswith(self._behind, end):  # the last of them is cut off by what is no such chunk
-                return [], start
         self._in_vain = 0
         return [piece for piece in pieces if piece], end + len(self._behind)
+
+    def _those_alike(self, inside: bytes) -> list[bytes]:
+        parts = inside.split(self._between)
+        cut = list(takewhile(lambda part: b'"' not in part, parts))
+        if len(cut) < len(parts):
+            last, ended, _ = parts[len(cut)].partition(self._behind)
+            cut += [last] if ended and b'"' not in last else []
+        return cut
 
 
 def _inside(event: Event) -> bytes | None:
