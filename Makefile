@@ -5,6 +5,7 @@
 #   make serve      the proxy                                  make bench    what it costs; RIVAL=1 adds LiteLLM
 #   make faults     the tests of faults, and docs/faults.md made from them
 #   make load       overload, floods, slow readers, …         make soak     20 minutes with 5 % faults (MINUTES=20)
+#   make recording  docs/terminal.svg anew: `groundwire ask` in a terminal
 #   make lock       requirements.lock anew, from constraints.txt        make sbom     build/sbom.json, from that
 #   make fuzz       the property tests with new examples each time: what it finds becomes an example of its test (TIMES=10)
 #   make screenshots    docs/page.png and docs/requests.png, made by a browser (needs chromium)
@@ -18,7 +19,7 @@ NODE_CLIENTS := tests/clients/node
 NODE_PROGRAMS := tests/programs/node
 PINNED := tests/programs/constraints
 
-.PHONY: install demo serve test screenshots test-model test-clients fuzz faults check bench load soak lock sbom clean
+.PHONY: install demo serve test screenshots test-model test-clients fuzz faults recording check bench load soak lock sbom clean
 
 install: .venv/.made
 
@@ -46,6 +47,9 @@ fuzz: install
 faults: install
 	.venv/bin/pytest -n 2 --deselect tests/faults/test_page.py tests/faults
 	.venv/bin/python -m tests.faults.page
+
+recording: install
+	.venv/bin/python docs/recording.py
 
 check: install
 	.venv/bin/ruff format --check $(SOURCES)

@@ -112,6 +112,7 @@ class NamedProvider:
     provider: object = field(repr=False)
     private: bool = False
     limits: Limits = field(default_factory=Limits)
+    base_url: str = ""  # where its service is, as far as its settings tell
 
     @property
     def can_search(self) -> bool:
@@ -207,7 +208,8 @@ def _build(entry: ProviderEntry, fetcher: Fetcher, egress: Egress) -> NamedProvi
         raise ProviderConfigError(
             f"provider {entry.name!r}: the type {entry.type!r} cannot be set up ({type(error).__name__})"
         ) from error
-    return NamedProvider(entry.name, entry.type, provider, _is_private(entry, service, settings), limits)
+    private = _is_private(entry, service, settings)
+    return NamedProvider(entry.name, entry.type, provider, private, limits, _base_url(settings))
 
 
 def _handed(service: Any, fetcher: Fetcher, way: Egress) -> tuple[Any, ...]:
@@ -260,8 +262,13 @@ def _is_private(entry: ProviderEntry, service: Any, settings: BaseModel | dict[s
         return entry.private
     if getattr(service, "private", False):
         return True
-    base_url = settings.get("base_url") if isinstance(settings, dict) else getattr(settings, "base_url", None)
-    return bool(base_url) and not _is_public(str(base_url))
+    base_url = _base_url(settings)
+    return bool(base_url) and not _is_public(base_url)
+
+
+def _base_url(settings: BaseModel | dict[str, Any]) -> str:
+    given = settings.get("base_url") if isinstance(settings, dict) else getattr(settings, "base_url", None)
+    return str(given) if given else ""
 
 
 def _is_public(base_url: str) -> bool:

@@ -94,7 +94,7 @@ class House:
             store=self.store,
         )
         clients = [
-            UpstreamClient(entry, _transport(entry, egress), _limit(entry, config.server.queue))
+            UpstreamClient(entry, transport_to(entry, egress), _limit(entry, config.server.queue))
             for entry in config.upstreams
         ]
         self.upstreams = UpstreamDirectory(clients, config.aliases, RetryBudget(config.server.retry_floor))
@@ -135,7 +135,7 @@ def _limit(config: UpstreamConfig, patience: float) -> UpstreamLimit | None:
     return UpstreamLimit(config.name, config.max_requests, patience) if config.max_requests else None
 
 
-def _transport(config: UpstreamConfig, egress: Egress) -> Transport:
+def transport_to(config: UpstreamConfig, egress: Egress) -> Transport:
     if config.type == "demo":
         return DemoTransport(config.name)
     way = config.way_out(egress)

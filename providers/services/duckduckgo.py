@@ -55,7 +55,8 @@ class DuckDuckGo:
         self.limits = {"rate": settings.rate, "concurrency": settings.in_flight}
         self._settings = settings
         self._egress = egress
-        self._proxy = egress.proxy_to_url(settings.base_url or _HOME)
+        self.search_url = settings.base_url or _HOME
+        self._proxy = egress.proxy_to_url(self.search_url)
         # A pool of its own: its size bounds the calls in flight even when callers leave before their thread is done.
         self._pool = ThreadPoolExecutor(settings.in_flight, thread_name_prefix="duckduckgo")
 

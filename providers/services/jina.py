@@ -48,6 +48,7 @@ class Jina:
         search = key | ({"X-Respond-With": "no-content"} if settings.no_content else {})
         # A key and the queries of a private instance go nowhere else.
         search_url = settings.search_url or (SEARCH if settings.base_url == READER else settings.base_url)
+        self.search_url = search_url
         self._needs_key = search_url == SEARCH and settings.api_key is None
         self._reader = ServiceApi(
             "Jina", settings.base_url, timeout=timeout, headers=reader, translate=_page_error, egress=egress

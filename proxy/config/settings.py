@@ -28,6 +28,7 @@ from providers.settings import CacheSettings, CooldownSettings, Count, Seconds, 
 
 from ..values.request import CitationStyle
 from . import environment
+from .audit import Audit, AuditConfig
 from .contradictions import contradictions
 from .file import ConfigError as ConfigError
 from .file import Document, read
@@ -35,6 +36,7 @@ from .keys import ClientKey, Domain, KeyPolicy, key_names
 from .network import NetworkConfig
 from .prices import PricesConfig
 from .redis_address import RedisAddress
+from .traces import TracesConfig
 from .upstreams import STRICT, AutoCitations, Mode, Name, UpstreamConfig
 
 
@@ -152,6 +154,8 @@ class Config(_Section):
     cooldown: CooldownSettings = CooldownSettings()
     store: Annotated[str, AfterValidator(_store), Field(repr=False)] = "memory"  # a URL may hold a password
     log: LogConfig = LogConfig()
+    audit: Audit = AuditConfig()
+    traces: TracesConfig = TracesConfig()
     network: NetworkConfig = NetworkConfig()
     prices: PricesConfig = PricesConfig()
 
@@ -193,6 +197,7 @@ def _finish(document: Document, environ: Mapping[str, str], host: str | None = N
             "server": _server(given.server, environ, host, port),
             "tools": _tools(given.tools, given.providers),
             "network": given.network.in_environment(environ),
+            **({"traces": given.traces.in_environment(environ)} if "traces" in given.model_fields_set else {}),
         }
     )
     config = environment.with_first_search(complete, environ)

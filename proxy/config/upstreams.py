@@ -82,6 +82,14 @@ def _droppable(value: str) -> str:
     return value
 
 
+def _sendable(headers: dict[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if not re.fullmatch(r"[\w!#$%&'*+.^`|~-]+", name, re.A) or re.search(r"[\r\n\0]", value):
+            raise ValueError("must be header names and one-line values")
+    return headers
+
+
+Headers = Annotated[dict[str, str], AfterValidator(_sendable)]
 Parameter = Annotated[str, Field(min_length=1), AfterValidator(_droppable)]
 ContextSize = Annotated[Count, Field(ge=512)]
 
@@ -135,7 +143,7 @@ class UpstreamConfig(BaseModel):
     forward: list[Annotated[str, AfterValidator(_forward_path)]] = []
     messages: bool = False  # does it speak Anthropic's API too?
     citations: CitationsPolicy = CitationsPolicy()
-    headers: Annotated[dict[str, str], Field(repr=False)] = {}
+    headers: Annotated[Headers, Field(repr=False)] = {}
     proxy: ProxyUrl | None = None  # "" is none; unset is the network's
     max_requests: Count | None = None
     connect_timeout: Seconds = 5
@@ -176,14 +184,6 @@ class UpstreamConfig(BaseModel):
         if value == "litellm" and find_spec("litellm") is None:
             raise ValueError("needs the package litellm: pip install 'groundwire[litellm]'")
         return value
-
-    @field_validator("headers")
-    @classmethod
-    def _sendable(cls, headers: dict[str, str]) -> dict[str, str]:
-        for name, value in headers.items():
-            if not re.fullmatch(r"[\w!#$%&'*+.^`|~-]+", name, re.A) or re.search(r"[\r\n\0]", value):
-                raise ValueError("must be header names and one-line values")
-        return headers
 
     @model_validator(mode="after")
     def _agreeing(self) -> Self:

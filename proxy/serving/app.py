@@ -28,6 +28,7 @@ from ..watching.health import Health
 from ..watching.lag import LoopLag
 from ..watching.log import RequestLog, lines_dropped
 from ..watching.metrics import Metrics
+from ..watching.optional_listeners import OptionalListeners
 from ..watching.prices import PriceList
 from ..watching.recent_requests import RecentRequests
 from .admission import Admission
@@ -44,6 +45,7 @@ from .mcp_route import McpRoute
 from .messages_routes import CountTokensRoute
 from .models_route import VERSION, ModelsRoute
 from .open_connections import OpenConnections
+from .openapi_route import OpenapiRoute
 from .openwebui_routes import OpenWebuiLoadRoute, OpenWebuiSearchRoute
 from .page_route import PageRoute
 from .requests_route import RequestRoute, RequestsRoute
@@ -60,8 +62,10 @@ _ENGINES = ("/search", "/extract", "/compat/openwebui")  # where we pass for a s
 
 def build(config: Config, connections: OpenConnections | None = None) -> Edge:
     """The application as a server runs it. Its parts are closed when the server stops. `connections` are counted."""
+    optional = OptionalListeners(config, anonymous=lambda: not keys.required)
     metrics = Metrics(
         log_dropped=lines_dropped,
+        audit_dropped=optional.audit_dropped,
         connections=lambda: 0 if connections is None else len(connections),
         turned_away=lambda: 0 if connections is None else connections.turned_away,
         waiting=lambda: admission.waiting + house.upstreams.waiting,
@@ -81,6 +85,7 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
         await flushing.stop()
         await mcp.aclose()
         await house.aclose()
+        await optional.aclose()
 
     app = FastAPI(title="Groundwire", openapi_url=None, docs_url=None, redoc_url=None, lifespan=lifespan)
     responses = ResponseState(house.store)
@@ -107,7 +112,7 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
         config.server,
         keys,
         _DialectOfPath({**dialects, **dict.fromkeys(_ENGINES, EngineDialect()), "/mcp": McpDialect()}),
-        [RequestLog(config.log), metrics, limiter, usage, recent, health_seen],
+        [RequestLog(config.log), metrics, limiter, usage, recent, health_seen, *optional.listeners],
         limiter=limiter,
         prices=PriceList(config.prices),
     )
@@ -143,6 +148,7 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
         Endpoint("/healthz", health, methods=["GET"]),
         Endpoint("/readyz", health, methods=["GET"]),
         Endpoint("/metrics", MetricsRoute(metrics), methods=["GET"]),
+        Endpoint("/openapi.json", OpenapiRoute(), methods=["GET"]),
         Endpoint("/v1/groundwire/usage", UsageRoute(usage), methods=["GET"]),
         Endpoint("/v1/groundwire/health", HealthReportRoute(house, health_seen), methods=["GET"]),
         Endpoint("/v1/groundwire/requests", RequestsRoute(recent), methods=["GET"]),

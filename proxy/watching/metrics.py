@@ -95,11 +95,13 @@ class Metrics(Listener):
         self,
         *,
         log_dropped: Callable[[], int] = int,
+        audit_dropped: Callable[[], int] = int,
         connections: Callable[[], int] = int,
         turned_away: Callable[[], int] = int,
         waiting: Callable[[], int] = int,
     ) -> None:
         self._log_dropped = log_dropped
+        self._audit_dropped = audit_dropped
         self._connections = connections
         self._turned_away = turned_away
         self._waiting = waiting
@@ -297,6 +299,11 @@ class Metrics(Listener):
             "groundwire_log_dropped",
             "Lines of the log that were lost, because nobody took them.",
             value=self._log_dropped(),
+        )
+        yield CounterMetricFamily(
+            "groundwire_audit_dropped",
+            "Requests that are missing in the audit, because their lines could not be written.",
+            value=self._audit_dropped(),
         )
         yield GaugeMetricFamily("groundwire_waiting", "Who waits for a turn or for a place.", value=self._waiting())
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
-from argparse import ArgumentParser
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 from proxy.answering.offer import decide
-from proxy.cli.main import _parser
+from proxy.cli.parser import commands_of, parser
 from proxy.config.vocabulary import REPAIRS
 from proxy.dialects.chat import decode
 from proxy.upstreams.profiles import PROFILES
 from tests.fakes.deviations import DEVIATIONS
+from tests.fakes.terminal import Terminal
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "bench" / "README.md"]
-HELP: dict[str, ArgumentParser] = dict(_parser()._subparsers._group_actions[0].choices)  # type: ignore[union-attr, arg-type]
+HELP = commands_of(parser())
 
 
 def uses() -> list[tuple[str, str]]:
@@ -35,8 +38,9 @@ def uses() -> list[tuple[str, str]]:
 
 
 def test_the_documents_show_every_command() -> None:
-    assert set(HELP) == {"serve", "ask", "search", "open", "index", "check", "key", "usage"}
-    assert {line.split()[0] for page, line in uses() if page == "README.md"} == set(HELP)
+    """On the page about them; the README shows what a newcomer needs."""
+    assert {line.split()[0] for page, line in uses() if page == "commands.md"} == set(HELP)
+    assert {"init", "serve", "ask", "check"} <= {line.split()[0] for page, line in uses() if page == "README.md"}
 
 
 @pytest.mark.parametrize(("page", "line"), uses())
@@ -137,10 +141,30 @@ def test_the_readme_begins_with_what_it_is_and_two_commands() -> None:
 
 
 def test_the_demo_runs_as_the_readme_says() -> None:
-    demo = subprocess.run([sys.executable, ROOT / "docs" / "demo.py"], capture_output=True, text=True, timeout=90)
+    """Also where nobody sits at a terminal, as here: it ends by itself."""
+    command = [sys.executable, ROOT / "docs" / "demo.py"]
+    demo = subprocess.run(command, capture_output=True, text=True, timeout=90, stdin=subprocess.DEVNULL)
     assert demo.returncode == 0, demo.stdout + demo.stderr
     assert "[1]" in demo.stdout
     sources = re.findall(r"^  \S.*  local:(docs/\S+)$", demo.stdout.partition("Sources:\n")[2], re.MULTILINE)
     assert sources
     assert all((ROOT / source).exists() for source in sources)
-    assert "checked against the sources" in demo.stdout
+    answer = demo.stdout.partition("reasoning):\n\n")[2].partition("\n\nSources:")[0]
+    sentences = [sentence.strip() for sentence in re.split(r"\[\d+\]", answer) if sentence.strip()]
+    assert len(sentences) >= 2, "one would be little of an answer"
+    about = re.compile(r"\bcheck|\bcit(?:e|ation)|marker|passage|judge", re.I)
+    assert [sentence for sentence in sentences if not about.search(sentence)] == [], "all are about its question"
+    assert "checked against the sources" in answer
+
+
+def test_the_demo_stays_for_whoever_looks_at_its_page(tmp_path: Path) -> None:
+    env = {"PATH": os.environ["PATH"], "XDG_CACHE_HOME": str(tmp_path)}
+    with Terminal([sys.executable, str(ROOT / "docs" / "demo.py")], tmp_path, env) as terminal:
+        shown = terminal.until("Press Enter to end the demo.")
+        (address,) = re.findall(r"in a browser, and see what it does: (http://127\.0\.0\.1:\d+/)\s", shown)
+        with urllib.request.urlopen(f"{address}healthz", timeout=30) as answer:
+            assert answer.status == 200
+        terminal.press("\n")
+        assert terminal.ended() == 0
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(f"{address}healthz", timeout=30)
