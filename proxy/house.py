@@ -22,6 +22,7 @@ from tools.toolbox import Toolbox
 
 from .answering.engine import Engine
 from .answering.preparation import Preparation
+from .callers.concurrency import SharedPlaces
 from .config.settings import Config
 from .config.upstreams import UpstreamConfig
 from .store.store import MemoryStore, Store, open_store
@@ -38,9 +39,12 @@ _SEARCHING_SHARE = 0.6  # of a request's time; what is left must be enough for t
 
 
 class House:
-    """`cooled_down` is told when a provider is left alone for a while."""
+    """`cooled_down` is told when a provider is left alone for a while; `places` are those that all workers of a server
+    have at its upstreams."""
 
-    def __init__(self, config: Config, *, cooled_down: CooledDown | None = None) -> None:
+    def __init__(
+        self, config: Config, *, cooled_down: CooledDown | None = None, places: SharedPlaces | None = None
+    ) -> None:
         tools = config.tools
         own = [(config.server.host, config.server.port)]
         guard = Guard([str(network) for network in tools.allow_networks], own=own)
@@ -93,7 +97,7 @@ class House:
             store=self.store,
         )
         clients = [
-            UpstreamClient(entry, _transport(entry, egress), _limit(entry, config.server.queue))
+            UpstreamClient(entry, _transport(entry, egress), _limit(entry, config.server.queue, places))
             for entry in config.upstreams
         ]
         self.upstreams = UpstreamDirectory(clients, config.aliases, RetryBudget(config.server.retry_floor))
@@ -130,8 +134,8 @@ def _shared(store: Store, config: Config) -> SharedCache | None:
     return SharedProviderCache(store, repr((said, config.tools.allow_networks)))
 
 
-def _limit(config: UpstreamConfig, patience: float) -> UpstreamLimit | None:
-    return UpstreamLimit(config.name, config.max_requests, patience) if config.max_requests else None
+def _limit(config: UpstreamConfig, patience: float, places: SharedPlaces | None) -> UpstreamLimit | None:
+    return UpstreamLimit(config.name, config.max_requests, patience, places) if config.max_requests else None
 
 
 def _transport(config: UpstreamConfig, egress: Egress) -> Transport:

@@ -59,7 +59,6 @@ def _serve(given: argparse.Namespace) -> int:
     environ = _environment_to_serve(given)
     config = load(given.config, environ, host=given.host, port=given.port)
     hide(secrets_of(config))
-    set_up(config.log, queued=True)
     from ..serving.process import bind, serve  # the web server is only loaded where one is wanted
 
     try:
@@ -82,8 +81,7 @@ def _serve(given: argparse.Namespace) -> int:
         hide((*secrets_of(config), *secrets_of(fresh)))
         return _on_port(fresh, port) if fresh.server.port == config.server.port else fresh
 
-    serve(_on_port(config, port), listener, started, reread)
-    return 0
+    return serve(_on_port(config, port), listener, started, reread)
 
 
 def _on_port(config: Config, port: int) -> Config:

@@ -97,6 +97,7 @@ class ServerConfig(_Section):
     max_requests: Count | None = None
     queue: Annotated[Seconds, Field(ge=0.01)] = 0.2
     retry_floor: Annotated[int, BeforeValidator(no_switch), Field(ge=0, le=1_000_000)] = 10
+    workers: Annotated[int, BeforeValidator(no_switch), Field(ge=1, le=256)] | Literal["auto"] = 1
 
     @property
     def key_names(self) -> list[str]:
