@@ -5,7 +5,7 @@ engine, the toolbox and the upstream that serves a model.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from providers import registry
 from providers.chain import ReadChain, SearchChain
@@ -35,15 +35,23 @@ from .upstreams.retry import RetryBudget
 from .upstreams.transport import Transport
 from .upstreams.upstream_limit import UpstreamLimit
 
+if TYPE_CHECKING:
+    from .store.redis_neighbours import RedisNeighbours
+
 _SEARCHING_SHARE = 0.6  # of a request's time; what is left must be enough for the last round to answer
 
 
 class House:
-    """`cooled_down` is told when a provider is left alone for a while; `places` are those that all workers of a server
-    have at its upstreams."""
+    """`cooled_down` is told when a provider is left alone for a while. This is the house of one of so many `workers` of
+    a server; `places` are those that all of them have at its upstreams."""
 
     def __init__(
-        self, config: Config, *, cooled_down: CooledDown | None = None, places: SharedPlaces | None = None
+        self,
+        config: Config,
+        *,
+        cooled_down: CooledDown | None = None,
+        places: SharedPlaces | None = None,
+        workers: int = 1,
     ) -> None:
         tools = config.tools
         own = [(config.server.host, config.server.port)]
@@ -64,7 +72,15 @@ class House:
         self.readers = [self.providers[name] for name in tools.read]
         fallback = tools.public_fallback
         self.store = open_store(config.store)
-        gateway = ProviderGateway(config.cooldown, config.cache, _shared(self.store, config), cooled_down=cooled_down)
+        shared, self._neighbours = _together(self.store, config)
+        gateway = ProviderGateway(
+            config.cooldown,
+            config.cache,
+            shared,
+            neighbours=self._neighbours,
+            share=1 / workers,
+            cooled_down=cooled_down,
+        )
         self.search = self.read = None
         self._search_chain = partial(SearchChain, public_fallback=fallback, gateway=gateway, guard=guard)
         if self.searchers:
@@ -100,7 +116,9 @@ class House:
             UpstreamClient(entry, _transport(entry, egress), _limit(entry, config.server.queue, places))
             for entry in config.upstreams
         ]
-        self.upstreams = UpstreamDirectory(clients, config.aliases, RetryBudget(config.server.retry_floor))
+        self.upstreams = UpstreamDirectory(
+            clients, config.aliases, RetryBudget(-(-config.server.retry_floor // workers))
+        )
         self.preparation = Preparation(self.upstreams, self.toolbox, self.store, mode=tools.mode, footer=footer)
 
     def toolbox_with(self, searcher: str) -> Toolbox:
@@ -116,22 +134,30 @@ class House:
             if isinstance(named.provider, Indexing):
                 named.provider.start_index()
 
+    async def hear_neighbours(self) -> None:
+        """Lets other processes tell of providers that are to be left alone."""
+        if self._neighbours:
+            await self._neighbours.open()
+
     async def aclose(self) -> None:
+        if self._neighbours:
+            await self._neighbours.aclose()
         await self.upstreams.aclose()
         await registry.close(self.providers.values())
         await self.fetcher.aclose()
         await self.store.aclose()
 
 
-def _shared(store: Store, config: Config) -> SharedCache | None:
-    """Where the provider cache of many processes is: with those alone that ask the same providers in the same way."""
+def _together(store: Store, config: Config) -> tuple[SharedCache | None, RedisNeighbours | None]:
+    """What many processes know of providers: with those alone that ask the same ones in the same way."""
     if isinstance(store, MemoryStore):
-        return None
+        return None, None
     from .store.redis_store import RedisStore, SharedProviderCache
 
     assert isinstance(store, RedisStore)
     said = [entry.model_dump(mode="python") for entry in config.providers]
-    return SharedProviderCache(store, repr((said, config.tools.allow_networks)))
+    cache = SharedProviderCache(store, repr((said, config.tools.allow_networks)))
+    return cache, store.neighbours(cache.scope, [entry.name for entry in config.providers])
 
 
 def _limit(config: UpstreamConfig, patience: float, places: SharedPlaces | None) -> UpstreamLimit | None:

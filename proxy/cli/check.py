@@ -37,7 +37,7 @@ from ..values.events import Failed, Replan, ToolCallDelta
 from ..values.secrets import masked
 from . import remedies
 from .remedies import PROBE_PAGE, PROBE_TEXT
-from .terminal import opened
+from .running import opened, run_with_config
 
 PROBE_QUERY = SearchQuery(PROBE_TEXT, limit=3)
 PROBE_QUESTION = {"role": "user", "content": "Search the web for the weather in Paris."}
@@ -91,6 +91,10 @@ class Trouble(Exception):
     def __init__(self, detail: str, fix: str) -> None:
         super().__init__(detail)
         self.fix = fix
+
+
+def run(given: argparse.Namespace) -> int:
+    return run_with_config(check, given, providers="critical")  # what they say is in the report
 
 
 async def check(config: Config, given: argparse.Namespace) -> int:

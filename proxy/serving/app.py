@@ -66,7 +66,7 @@ def build(config: Config, connections: OpenConnections | None = None, row: Board
         turned_away=lambda: 0 if connections is None else connections.turned_away,
         waiting=lambda: admission.waiting + house.upstreams.waiting,
     )
-    house = House(config, cooled_down=metrics.cooled_down, places=row)
+    house = House(config, cooled_down=metrics.cooled_down, places=row, workers=row.of if row else 1)
     lag = LoopLag(metrics.lagged)
     publishing = None
     if row is not None:
@@ -76,6 +76,7 @@ def build(config: Config, connections: OpenConnections | None = None, row: Board
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await house.store.secret()  # says in the log, once, if a shared store is not there
+        await house.hear_neighbours()
         house.start_indexes()
         lag.start()
         flushing.start()

@@ -63,7 +63,7 @@ def _run(
 ) -> None:
     """`post` is that of one of several workers."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something that could change
-    limits = ConnectionLimits.of(config.server, take_descriptors(), 1 if post is None else post.of)
+    limits = ConnectionLimits.of(config.server, take_descriptors(), 1 if post is None else post.row.of)
     connections = OpenConnections(limits, counted=None if post is None else post.row.holds)
     edge = app.build(config, connections, None if post is None else post.row)
     reloading = Reloading(config, reread, edge.change)

@@ -100,6 +100,7 @@ class BoardRow:
     def __init__(self, board: Board, number: int) -> None:
         self._board = board
         self._number = number
+        self.of = board.workers
         self._others = [other for other in range(board.workers) if other != number]
         self._tags: dict[str, tuple[int, int | None]] = {}
         self._wants_more = False

@@ -47,7 +47,6 @@ class Post(NamedTuple):
 
     channel: socket.socket
     row: BoardRow
-    of: int  # how many workers there are
 
 
 Work = Callable[[Config, Post], None]
@@ -201,7 +200,7 @@ class Workers:
             signal.signal(passed_on, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
         self._workers.clear()
-        self._work(self._config, Post(channel, self._board.row(number), self._number))
+        self._work(self._config, Post(channel, self._board.row(number)))
         raise SystemExit(0)
 
     def _bury(self) -> int | None:

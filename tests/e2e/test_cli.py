@@ -131,6 +131,32 @@ def test_a_page_that_is_cut(tmp_path: Path) -> None:
     assert page["content_length"] == len(page["content"]) <= 300 < page["original_length"]
 
 
+def test_a_page_from_where_it_was_cut(tmp_path: Path) -> None:
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages/long.md").write_text("# Long\n\n" + " ".join(f"Sentence {n} is here." for n in range(200)))
+    config_file(tmp_path, embedded(tmp_path / "pages", tools={"max_page_length": 300}))
+    first = groundwire(tmp_path, "open", SITE + "long.md").stdout
+    (start,) = re.findall(r"start=(\d+)", first)
+    assert "Sentence 0 is" in first
+    second = json.loads(groundwire(tmp_path, "open", SITE + "long.md", "--start", start, "--json").stdout)
+    assert "Sentence 0 is" not in second["content"]
+    assert second["truncated"] is True
+    assert first.count(second["content"][:30]) == 0, "it goes on where the first part ended"
+
+
+def test_the_passages_of_a_page_that_matter(tmp_path: Path) -> None:
+    (tmp_path / "pages").mkdir()
+    filler = "The harbour is quiet and the boats lie still in the morning. " * 12
+    about = "The lighthouse keeper was called Ada Brandt and she counted the gulls."
+    (tmp_path / "pages/long.md").write_text("# Harbour\n\n" + "\n\n".join([filler] * 6 + [about] + [filler] * 6))
+    config_file(tmp_path, embedded(tmp_path / "pages", tools={"max_page_length": 800}))
+    asked = ("open", SITE + "long.md", "--json")
+    assert "Ada Brandt" not in json.loads(groundwire(tmp_path, *asked).stdout)["content"]
+    page = json.loads(groundwire(tmp_path, *asked, "--query", "Who was the lighthouse keeper?").stdout)
+    assert "Ada Brandt" in page["content"]
+    assert "Who was the lighthouse keeper?" in page["message"]
+
+
 # ask
 
 
@@ -237,6 +263,8 @@ def test_no_config_at_all(model: ModelServer, tmp_path: Path) -> None:
         (["serve", "--port", "http"], "argument --port"),
         (["serve", "--port", "65536"], "argument --port: must be between 0 and 65535"),
         (["serve", "--port", "-1"], "argument --port"),
+        (["open", SITE, "--start", "soon"], "argument --start: must be a whole number, 0 or more"),
+        (["open", SITE, "--start", "-5"], "argument --start"),
     ],
 )
 def test_arguments_that_are_wrong(folder: Path, arguments: list[str], says: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from proxy.answering import offer
 from proxy.answering.offer import decide
-from proxy.cli.main import _parser
+from proxy.cli.parser import parser
 from proxy.config.vocabulary import REPAIRS
 from proxy.dialects.chat import decode
 from proxy.upstreams.profiles import PROFILES
@@ -20,7 +20,7 @@ from tests.fakes.deviations import DEVIATIONS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "bench" / "README.md"]
-HELP: dict[str, ArgumentParser] = dict(_parser()._subparsers._group_actions[0].choices)  # type: ignore[union-attr, arg-type]
+HELP: dict[str, ArgumentParser] = dict(parser()._subparsers._group_actions[0].choices)  # type: ignore[union-attr, arg-type]
 
 
 def uses() -> list[tuple[str, str]]:

@@ -21,6 +21,8 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from proxy import __version__
+
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCKS = ["requirements.lock", "requirements-build.lock"]
@@ -91,7 +93,7 @@ def test_the_bill_of_materials_is_the_lock_file_again() -> None:
     assert (said["bomFormat"], said["specVersion"], said["version"]) == ("CycloneDX", "1.6", 1)
     assert re.fullmatch(r"urn:uuid:[0-9a-f-]{36}", said["serialNumber"])
     assert said["metadata"]["component"]["name"] == "groundwire"
-    assert said["metadata"]["component"]["version"] == PROJECT["project"]["version"]
+    assert said["metadata"]["component"]["version"] == __version__
     found = {
         canonicalize_name(part["name"]): (part["version"], [entry["content"] for entry in part["hashes"]])
         for part in said["components"]
@@ -131,7 +133,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_the_files_of_git_and_no_other(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-        about = f"groundwire-{PROJECT['project']['version']}.dist-info/"
+        about = f"groundwire-{__version__}.dist-info/"
         code = {name for name in names if not name.startswith(about)}
         assert code == {name for name in of_git("proxy", "tools", "providers") if name.endswith(".py")}
         for name in code:
@@ -309,7 +311,7 @@ def holds_what_is_locked(installed: Path) -> None:
     for about in packages.glob("*.dist-info"):
         name, _, version = about.name.removesuffix(".dist-info").rpartition("-")
         found[canonicalize_name(name)] = version
-    assert found.pop("groundwire") == PROJECT["project"]["version"]
+    assert found.pop("groundwire") == __version__
     wanted = {name: version for name, (version, _) in locked("requirements.lock").items()}
     assert found == wanted
     assert list(packages.rglob("*.pth")) == [], "what runs at every start of Python would be in one of these"

@@ -1,19 +1,14 @@
-"""What `ask`, `search` and `open` do: one function each, named after its command. Handed a config and the parsed
-arguments; prints to the terminal and hands back the exit code.
+"""`groundwire ask`: one question, asked through the engine itself. Handed the parsed arguments; streams the answer to
+the terminal, what is being searched to stderr, and the sources below.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
-
-from tools.ledger import Ledger
-from tools.options import SessionOptions
-from tools.render import open_json, search_json
+from contextlib import aclosing
 
 from ..config.settings import Config
 from ..context import RequestContext
@@ -23,16 +18,12 @@ from ..values.errors import RequestError, refuse
 from ..values.events import Citation, Event, Failed, TextDelta, ToolStarted
 from ..values.request import ChatRequest
 from ..watching.observer import Observer
-from .indexing import await_indexes, owners_of
+from .indexing import await_indexes
+from .running import opened, run_with_config
 
 
-@asynccontextmanager
-async def opened(config: Config) -> AsyncIterator[House]:
-    house = House(config)
-    try:
-        yield house
-    finally:
-        await house.aclose()
+def run(given: argparse.Namespace) -> int:
+    return run_with_config(ask, given)
 
 
 async def ask(config: Config, given: argparse.Namespace) -> int:
@@ -87,44 +78,8 @@ def _proof_lines(citations: Sequence[Citation]) -> list[str]:
     ]
 
 
-async def search(config: Config, given: argparse.Namespace) -> int:
-    async with opened(config) as house:
-        toolbox = house.toolbox_with(given.provider or "")
-        if toolbox.search is None:
-            return _none_configured("search")
-        named = house.providers.get(given.provider or "")
-        await await_indexes([named] if named else house.searchers)
-        session = toolbox.session(SessionOptions(Ledger(), alone=True))
-        arguments = {"query": given.query, "provider": given.provider or "", "limit": given.limit}
-        answer = await session.search_once(arguments)
-        print(json.dumps(search_json(answer), ensure_ascii=False, indent=2) if given.json else session.text(answer))
-        if answer.advice:
-            print(answer.advice, file=sys.stderr)
-        return 0 if answer.ok else 1
-
-
-async def open(config: Config, given: argparse.Namespace) -> int:  # noqa: A001 the command's name
-    async with opened(config) as house:
-        if house.read is None:
-            return _none_configured("read")
-        await await_indexes(owners_of(house, given.url))
-        session = house.toolbox.session(SessionOptions(Ledger(), alone=True))
-        parts = await session.open_once({"urls": given.url})
-        if given.json:
-            pages = [open_json(part) for part in parts]
-            print(json.dumps(pages if len(given.url) > 1 else pages[0], ensure_ascii=False, indent=2))
-        else:
-            print(session.text(parts))
-        return 1 if any(part.error for part in parts) else 0
-
-
 async def _first_model(house: House) -> str:
     for upstream in house.upstreams:
         if served := await upstream.models():
             return served[0]
     raise refuse(404, "No upstream lists a model; name one with --model.")
-
-
-def _none_configured(role: str) -> int:
-    print(f"No provider that can {role} is configured: see `tools.{role}` in the config file.", file=sys.stderr)
-    return 2
