@@ -180,11 +180,9 @@ class Cooldown:
             stopped = next(name for name, one in self._stopped.items() if one is breaker)
             self._tell(Trouble(self._name, stopped, seconds, breaker.reason, breaker.longer))
 
-    def hear(self, trouble: Trouble, at: float) -> None:
-        """What another process had to tell, at that time of our clock."""
-        if self._stopped[trouble.stopped].told(at + trouble.seconds, trouble.reason, trouble.trips):
-            text = "provider %s is left alone for %.3g s: another process was told %s"
-            log.info(text, self._name, trouble.seconds, trouble.reason)
+    def hear(self, trouble: Trouble, at: float) -> bool:
+        """What another process had to tell, at that time of our clock. Whether it was news."""
+        return self._stopped[trouble.stopped].told(at + trouble.seconds, trouble.reason, trouble.trips)
 
 
 def _succeed(calls: list[tuple[Breaker, int]]) -> None:

@@ -63,11 +63,16 @@ class ProviderGateway:
             neighbours.hear(self._hear)
 
     def _hear(self, trouble: Trouble) -> None:
-        client = self._clients.get(trouble.provider)
-        if client is None:
-            self._heard[trouble.provider, trouble.stopped] = trouble, self._clock()
+        client, now = self._clients.get(trouble.provider), self._clock()
+        if client is not None:
+            news = client.cooldown.hear(trouble, now)
         else:
-            client.cooldown.hear(trouble, self._clock())
+            place = trouble.provider, trouble.stopped
+            news = place not in self._heard
+            self._heard[place] = trouble, now
+        if news:
+            text = "provider %s is left alone for %.3g s, as another process was told: %s"
+            log.info(text, trouble.provider, trouble.seconds, trouble.reason)
 
     def _client_of(self, member: NamedProvider) -> ProviderClient:
         client = self._clients.get(member.name)

@@ -100,7 +100,7 @@ class _Server(uvicorn.Server):
         self._drain = config.server.drain_timeout
         self._lame_duck = config.server.lame_duck
         self._started = started
-        self._leaving = False
+        self._ended_by: set[str] = set()  # who said so, once
         self._in_terminal = os.isatty(0)
         self._running: asyncio.AbstractEventLoop | None = None
 
@@ -153,12 +153,18 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Never left to uvicorn: it waits for open streams for ever, or cuts them without a word."""
-        if sig == signal.SIGINT and self._post is not None:
-            return  # a terminal sends it to all of us, and the parent passes it on
-        self._end(at_once=sig == signal.SIGINT or self._leaving)
+        if sig != signal.SIGINT:
+            self._end(by="signal")
+        elif self._post is None:  # else a terminal sent it to all of us, and the parent passes it on
+            self._end(at_once=True)
 
-    def _end(self, *, at_once: bool) -> None:
-        self._leaving = True
+    def _end(self, *, by: str = "", at_once: bool = False) -> None:
+        """Who says it twice means at once; what two say once may be the same signal, to all processes of a service."""
+        at_once = at_once or by in self._ended_by
+        known = bool(self._ended_by)
+        self._ended_by.add(by)
+        if known and not at_once:
+            return
         if self._running is None:
             self.should_exit = self.force_exit = True
         else:
@@ -175,7 +181,8 @@ class _Server(uvicorn.Server):
         said = channel.recv(64)
         if not said:  # it is gone, and whoever takes its place needs the port
             asyncio.get_running_loop().remove_reader(channel.fileno())
-            self._edge.draining = self._connections.draining = self._leaving = True
+            self._ended_by.add("parent")
+            self._edge.draining = self._connections.draining = True
             self._leave()
         for order in map(Order, (said[at : at + 1] for at in range(len(said)))):
             match order:
@@ -184,7 +191,7 @@ class _Server(uvicorn.Server):
                 case Order.STOP:
                     self._end(at_once=True)
                 case Order.LEAVE:
-                    self._end(at_once=self._leaving)
+                    self._end(by="parent")
 
     def _say_goodbye(self) -> None:
         """Not ready any more, and still serving: who asks after us has time to send its clients elsewhere."""
