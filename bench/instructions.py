@@ -219,7 +219,9 @@ def main() -> None:
                 cost = float(str(row["instructions"]))
                 floor.setdefault(str(row["work"]), cost)
                 times = cost / floor[str(row["work"])]
-                print(f"{row['target']:<11}{row['work']:<9}{cost:>12,.0f} instructions  {times:5.2f} of the first", end="")
+                print(
+                    f"{row['target']:<11}{row['work']:<9}{cost:>12,.0f} instructions  {times:5.2f} of the first", end=""
+                )
                 print("  calls", json.dumps(row["calls"]), flush=True)
     finally:
         stop(fake)

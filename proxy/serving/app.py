@@ -1,4 +1,4 @@
-"""The web application: routes of Starlette's, behind the edge. Handed a config, hands the server an ASGI application."""
+"""The web application: Starlette's routes, behind the edge. Handed a config, hands the server an ASGI application."""
 
 from __future__ import annotations
 
