@@ -7,6 +7,7 @@
 // environment a connection that was shed waits as long as it was told, as the SDKs do; else it asks again at once.
 // "gap": the longest time between two network reads that brought content, of each answer, the first content aside: their
 // p50, p99 and the longest of all.
+// LOAD_STAGGER_US: the time between the first requests of two connections, 700 if nothing is said.
 // With LOAD_WARM=SECONDS what is asked in the first seconds is not counted, instead of every connection's first request.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -394,16 +395,17 @@ int main(int argc, char **argv) {
   if (getenv("LOAD_WARM")) twarm = tstart + (long long)(atof(getenv("LOAD_WARM")) * 1e6);
   tend = tstart + (long long)(secs * 1e6);
   live = nconn;
-  for (int i = 0; i < nconn; i++) {
-    cs[i].fd = -1;
-    dial(&cs[i]);
-    start(&cs[i]);
-    usleep(700);
-  } // staggered, so that paced streams are out of phase
+  for (int i = 0; i < nconn; i++) cs[i].fd = -1;
+  int opened = 0; // staggered, so that paced streams are out of phase
+  long long stagger = getenv("LOAD_STAGGER_US") ? atoll(getenv("LOAD_STAGGER_US")) : 700;
   struct epoll_event evs_[256];
   long long hard = tend + 60000000LL;
   while (live > 0 && now() < hard) {
-    int n = epoll_wait(ep, evs_, 256, asleep ? 5 : 1000);
+    while (opened < nconn && now() >= tstart + opened * stagger) {
+      dial(&cs[opened]);
+      start(&cs[opened++]);
+    }
+    int n = epoll_wait(ep, evs_, 256, opened < nconn ? 1 : asleep ? 5 : 1000);
     if (asleep) wake(cs);
     for (int i = 0; i < n; i++) {
       conn *c = evs_[i].data.ptr;
