@@ -308,8 +308,8 @@ def workers(bench: Bench) -> dict[str, str]:
                         cpu, asked = server.cpu - cpu, bench.stats()["finals"] - asked
                         found.setdefault((name, number), []).append(row["rps"])
                         print(
-                            f"{number} workers, {name}: {row['rps']:.0f}/s, {1000 * cpu / asked:.3f} s of CPU per 1,000, "
-                            f"{row['bad']} failed, {row['shed']} shed",
+                            f"{number} workers, {name}: {row['rps']:.0f}/s, "
+                            f"{1000 * cpu / asked:.3f} s of CPU per 1,000, {row['bad']} failed, {row['shed']} shed",
                             flush=True,
                         )
     for name in dict.fromkeys(name for name, _ in found):

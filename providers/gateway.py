@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from .base import Page, Role, SearchQuery, SearchResults
 from .cache import Cache, Question
-from .cooldown import Cooldown, CooledDown
+from .cooldown import Cooldown, CooledDown, Resting
 from .errors import ProviderError, TimedOut, Unavailable
 from .limits import Throttle
 from .neighbours import Neighbours, Trouble
@@ -95,6 +95,16 @@ class ProviderGateway:
         client = self._client_of(member)
         question = Question(member.name, role, subject)
         return await self._cache.answer(question, caller, lambda: client.call(role, work), private=member.private)
+
+    def resting(self, name: str) -> Resting | None:
+        """Whether the provider of this name is left alone."""
+        client, now = self._clients.get(name), self._clock()
+        if client is not None:
+            return client.cooldown.resting()
+        heard = (
+            Resting(told.reason, at + told.seconds - now) for told, at in self._heard.values() if told.provider == name
+        )
+        return max((rest for rest in heard if rest.seconds > 0), key=lambda rest: rest.seconds, default=None)
 
 
 class ProviderClient:

@@ -73,7 +73,7 @@ class House:
         fallback = tools.public_fallback
         self.store = open_store(config.store)
         shared, self._neighbours = _together(self.store, config)
-        gateway = ProviderGateway(
+        gateway = self.gateway = ProviderGateway(
             config.cooldown,
             config.cache,
             shared,

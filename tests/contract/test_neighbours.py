@@ -40,7 +40,7 @@ class Process:
         self.store = RedisStore(RedisAddress.read(redis.url), pause=0.05)
         self.neighbours = self.store.neighbours(scope, ["a", "b"])
         self.cooled: list[str] = []
-        gateway = ProviderGateway(
+        self.gateway = gateway = ProviderGateway(
             LONG, neighbours=self.neighbours, cooled_down=lambda name, seconds: self.cooled.append(name)
         )
         self.chain = SearchChain([engine.named(**limits)], gateway=gateway)
@@ -85,6 +85,10 @@ async def test_who_one_left_alone_is_left_alone_by_all(redis: RedisServer, heard
     async with processes(redis, engine) as (one, two):
         assert "slow down" in await one.search()
         await until(heard)
+        for process in (one, two):
+            resting = process.gateway.resting("a")
+            assert resting is not None
+            assert (resting.reason, resting.seconds > 500) == ("slow down", True)
         refused = await two.search()
         assert "cooling down for another" in refused
         assert "slow down" in refused
