@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from measure import CORES, HERE, LOAD_CORE, TARGET_CORE, get, spawn, usage
+from redis import Redis
 from run import await_health, free_port, stop
 
 KEY, OTHER_KEY = ("sk-" + secrets.token_hex(24) for _ in range(2))
@@ -165,12 +166,13 @@ def load(
 
 @contextmanager
 def redis_server() -> Iterator[str]:
-    """The address of an empty Redis."""
+    """The address of a Redis that has been in use: processes look more often at a secret that one of them just made."""
     port = free_port()
     command = ["redis-server", "--port", str(port), "--save", ""]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         time.sleep(1)
+        Redis(port=port).set("gw:1:secret", secrets.token_bytes(32))
         yield f"redis://127.0.0.1:{port}/0"
     finally:
         process.terminate()

@@ -27,7 +27,7 @@ class Board:
         self._words = memoryview(self._memory).cast("q")
         self.workers = workers
         for number in range(workers):
-            self.clear(number)
+            self.put(number, _CONNECTIONS, _NONE_WANTED)
 
     def row(self, number: int) -> BoardRow:
         return BoardRow(self, number)

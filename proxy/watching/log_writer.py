@@ -158,7 +158,7 @@ class HurriedWriter:
     def write(self, line: str) -> None:
         ready = select.poll()
         ready.register(self._descriptor, select.POLLOUT)
-        data = (line + "\n").encode("utf-8", "backslashreplace")[: select.PIPE_BUF]
+        data = line.encode("utf-8", "backslashreplace")[: select.PIPE_BUF - 1] + b"\n"  # as much as cannot block
         try:
             taken = bool(ready.poll(0)) and os.write(self._descriptor, data) > 0
         except OSError:
