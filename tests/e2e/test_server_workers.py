@@ -220,6 +220,18 @@ def test_one_that_is_killed_is_replaced_and_the_others_go_on(shared: dict[str, A
             assert all(client.chat().status_code == 200 for client in clients)
 
 
+def test_one_that_hangs_keeps_nobody_waiting(shared: dict[str, Any]) -> None:
+    """It holds the fewest connections, so the next ones would be for it."""
+    with Groundwire(shared) as proxy, one_at_each(proxy) as (one, two), ExitStack() as stack:
+        for client in [stack.enter_context(Client(proxy)) for _ in range(3)]:
+            client.find_worker()
+        os.kill(one.worker, signal.SIGSTOP)
+        try:
+            assert {stack.enter_context(Client(proxy)).find_worker() for _ in range(8)} == {two.worker}
+        finally:
+            os.kill(one.worker, signal.SIGCONT)
+
+
 def test_one_that_is_told_to_end_drains_and_is_replaced(shared: dict[str, Any], model: ModelServer) -> None:
     gate = Gate()
     model.script(gate.turn(["word "], ["the end"]))
