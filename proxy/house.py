@@ -113,7 +113,7 @@ class House:
             store=self.store,
         )
         clients = [
-            UpstreamClient(entry, _transport(entry, egress), _limit(entry, config.server.queue, places))
+            UpstreamClient(entry, transport_to(entry, egress), _limit(entry, config.server.queue, places))
             for entry in config.upstreams
         ]
         self.upstreams = UpstreamDirectory(
@@ -164,7 +164,7 @@ def _limit(config: UpstreamConfig, patience: float, places: SharedPlaces | None)
     return UpstreamLimit(config.name, config.max_requests, patience, places) if config.max_requests else None
 
 
-def _transport(config: UpstreamConfig, egress: Egress) -> Transport:
+def transport_to(config: UpstreamConfig, egress: Egress) -> Transport:
     if config.type == "demo":
         return DemoTransport(config.name)
     way = config.way_out(egress)

@@ -1,85 +1,89 @@
-"""`groundwire ask`: one question, asked through the engine itself. Handed the parsed arguments; streams the answer to
-the terminal, what is being searched to stderr, and the sources below.
+"""`groundwire ask`: one question, asked through the engine itself. Handed the parsed arguments and what is piped in;
+shows the answer as it streams, and its sources below.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
+import stat
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
+import time
+from os import fstat
 
 from ..config.settings import Config
-from ..context import RequestContext
-from ..dialects import chat
-from ..house import House
-from ..values.errors import RequestError, refuse
-from ..values.events import Citation, Event, Failed, TextDelta, ToolStarted
-from ..values.request import ChatRequest
-from ..watching.observer import Observer
+from ..values.errors import RequestError
+from .answer_view import show, view_for
+from .asking import Asking, UnknownProvider, config_to_ask, first_model
 from .indexing import await_indexes
+from .interruption import ended_at_once
 from .running import opened, run_with_config
+
+_LONGEST = 10 << 20  # bytes of a question: as many as the proxy takes of a request
+_NOTHING = 'There is no question. Ask one as in: groundwire ask "What is new in Python?"'
+_TYPE = "Type the question; Ctrl-D on a line of its own ends it."
+_TOO_LONG = f"The question is longer than {_LONGEST >> 20} MB. Give it less to read."
+
+
+class NoQuestion(Exception):
+    """Its text says what to do."""
 
 
 def run(given: argparse.Namespace) -> int:
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal that knows few characters
+    try:
+        with ended_at_once():
+            given.question = question_of(given.question or "")
+    except NoQuestion as error:
+        print(error, file=sys.stderr)
+        return 2
     return run_with_config(ask, given)
 
 
+def question_of(typed: str) -> str:
+    """What was typed and what was piped in; both, if there are both."""
+    piped = _piped() if typed == "-" or _is_piped() else ""
+    parts = [typed if typed != "-" else "", piped]
+    question = "\n\n".join(part.strip() for part in parts if part.strip())
+    if not question:
+        raise NoQuestion(_NOTHING)
+    return question
+
+
+def _is_piped() -> bool:
+    """A pipe or a file: not a terminal, and not whatever else a program that starts us has for an input."""
+    try:
+        mode = fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError, AttributeError):  # closed, or none at all
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+
+
+def _piped() -> str:
+    if sys.stdin.isatty():
+        print(_TYPE, file=sys.stderr)
+    raw = sys.stdin.buffer.read(_LONGEST + 1)
+    if len(raw) > _LONGEST:
+        raise NoQuestion(_TOO_LONG)
+    return raw.decode(errors="replace")
+
+
 async def ask(config: Config, given: argparse.Namespace) -> int:
-    """Streams the answer with `[n]` in it, what is being searched on stderr, and the sources below."""
-    plain = config.citations.model_copy(update={"style": "number", "footer": False})
-    context = RequestContext("", chat.ChatDialect(), math.inf, Observer())
-    async with opened(config.model_copy(update={"citations": plain})) as house:
+    try:
+        config = config_to_ask(config, given.provider or "")
+    except UnknownProvider as error:
+        print(error, file=sys.stderr)
+        return 2
+    async with opened(config) as house:
+        asking = Asking(house, given.model or "", search=not given.no_search, explained=given.verbose)
+        activity = asking.activity(time.monotonic())
+        view = view_for(sys.stdout, sys.stderr, activity, as_json=given.json, verbose=given.verbose)
         try:
-            model = given.model or await _first_model(house)
-            plan = house.upstreams.plan(model, {}, context.caller, context.observer)
+            activity.model = asking.model = asking.model or await first_model(house)
+            if asking.search:
+                await await_indexes(house.searchers, drawn_only=True)
+            question = {"role": "user", "content": given.question}
+            return await show(asking.answer([question], activity), view)
         except RequestError as error:
-            print(error, file=sys.stderr)
+            view.take([error.failed])
+            view.end()
             return 1
-        await await_indexes(house.searchers)
-        question = {"role": "user", "content": given.question}
-        request = ChatRequest({"model": model, "stream": True, "messages": [question]}, b"", model, stream=True)
-        offer = house.preparation.offer(request, offered=bool(house.toolbox.specs))
-        async with aclosing(house.engine.answer(request, offer, plan, context)) as batches:
-            return await _show(batches)
-
-
-async def _show(batches: AsyncIterator[list[Event]]) -> int:
-    cited: dict[int, list[Citation]] = {}
-    async for batch in batches:
-        for event in batch:
-            if isinstance(event, TextDelta):
-                print(event.text, end="", flush=True)
-            elif isinstance(event, Citation):
-                cited.setdefault(event.source.n, []).append(event)
-            elif isinstance(event, ToolStarted):
-                print(chat.progress_line(event), end="", file=sys.stderr, flush=True)
-            elif isinstance(event, Failed):
-                print(f"\n{event.error['message']}", file=sys.stderr)
-                return 1
-    print()
-    for n, citations in sorted(cited.items()):
-        print("\n".join(["", f"[{n}] {citations[0].source.title}", *_proof_lines(citations)]))
-    return 0
-
-
-def _proof_lines(citations: Sequence[Citation]) -> list[str]:
-    """Where a source is, what it says about the first sentence that cites it, and what of all of them is not in it."""
-    proof = citations[0].proof
-    said = [f"    {proof.basis}: “{' '.join(proof.quote.split())}”"] if proof.quote else []
-    missing = dict.fromkeys(words for citation in citations for words in citation.proof.unmatched)
-    auto = ["    marked by Groundwire, not by the model"] if all(citation.auto for citation in citations) else []
-    return [
-        f"    {citations[0].source.url}",
-        *said,
-        *([f"    not in it: {'; '.join(missing)}"] if missing else []),
-        *auto,
-    ]
-
-
-async def _first_model(house: House) -> str:
-    for upstream in house.upstreams:
-        if served := await upstream.models():
-            return served[0]
-    raise refuse(404, "No upstream lists a model; name one with --model.")

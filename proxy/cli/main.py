@@ -15,9 +15,22 @@ from .parser import parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    code = _run(arguments)
+    if arguments is None:  # then there is nothing left but the end of Python itself
+        from .interruption import ignore
+
+        ignore()
+    return code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         given = parser().parse_args(arguments)
-        code: int = import_module(f".{given.command}", __package__).run(given)
+        from .interruption import ended_at_once
+
+        with ended_at_once():
+            command = import_module(f".{given.command}", __package__)
+        code: int = command.run(given)
         sys.stdout.flush()  # here, where a closed pipe is still ours to handle
         return code
     except KeyboardInterrupt:

@@ -35,9 +35,44 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--config", type=_path, metavar="F", help="the config file")
         return command
 
-    for declare in (_serve, _ask, _search, _open, _index, _check, _key, _usage):
+    for declare in (_init, _serve, _ask, _chat, _search, _open, _index, _check, _key, _usage, _replay, _completion):
         declare(add)
     return whole
+
+
+def commands_of(whole: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parser of each command, by its name."""
+    (found,) = (action.choices for action in whole._actions if isinstance(action, argparse._SubParsersAction))
+    return dict(found)
+
+
+def _init(add: Add) -> None:
+    command = add(
+        "init",
+        "Write a config file that works here: finds model servers and keys, tries search engines, asks the rest.",
+        "groundwire init",
+        "groundwire init --yes --folder ~/notes --output notes.yaml",
+    )
+    command.add_argument("--upstream", metavar="URL", help="the model's server; else one that is found")
+    command.add_argument("--model", metavar="M", help="serve this model alone; else all that the server has")
+    command.add_argument(
+        "--provider", action="append", metavar="T", help="a search engine to use, such as duckduckgo; may be repeated"
+    )
+    command.add_argument("--folder", metavar="PATH", help="a folder of documents to search")
+    command.add_argument(
+        "--public-fallback",
+        action="store_true",
+        default=None,
+        help="search the web for what the documents of --folder do not hold",
+    )
+    command.add_argument(
+        "--key", dest="keys", action="store_true", default=None, help="make a key that clients need, and print it"
+    )
+    command.add_argument("--no-keys", dest="keys", action="store_false", help="let every program on this machine ask")
+    command.add_argument("--yes", action="store_true", help="ask nothing: take what is found")
+    command.add_argument("--offline", action="store_true", help="look for no server and try no search engine")
+    command.add_argument("--output", metavar="F", help="the file to write, config.yaml if left out; - is stdout")
+    command.add_argument("--force", action="store_true", help="replace the file if it is there")
 
 
 def _serve(add: Add) -> None:
@@ -47,9 +82,27 @@ def _serve(add: Add) -> None:
 
 
 def _ask(add: Add) -> None:
-    command = add("ask", "Ask a question and stream the cited answer.", 'groundwire ask "What is new in Python 3.14?"')
-    command.add_argument("question", help="what you want to know")
+    command = add(
+        "ask",
+        "Ask a question and stream the cited answer.",
+        'groundwire ask "What is new in Python 3.14?"',
+        'cat notes.txt | groundwire ask "Summarise this" --no-search',
+        'groundwire ask "Who won?" --json | jq .citations',
+    )
+    command.add_argument("question", nargs="?", help="what you want to know; - reads it from the input")
     command.add_argument("--model", metavar="M", help="the model to ask; the upstream's first one if left out")
+    command.add_argument("--provider", metavar="N", help="the provider to search with first, any that is configured")
+    command.add_argument("--no-search", action="store_true", help="let the model answer from what it knows")
+    command.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    command.add_argument("-v", "--verbose", action="store_true", help="show the passage that each source is cited for")
+
+
+def _chat(add: Add) -> None:
+    command = add("chat", "Talk with a model that searches; /help lists what you can type.", "groundwire chat")
+    command.add_argument("--model", metavar="M", help="the model to ask; the upstream's first one if left out")
+    command.add_argument("--provider", metavar="N", help="the provider to search with first, any that is configured")
+    command.add_argument("--no-search", action="store_true", help="begin without search; /search on turns it on")
+    command.add_argument("-v", "--verbose", action="store_true", help="show the passage that each source is cited for")
 
 
 def _search(add: Add) -> None:
@@ -104,6 +157,30 @@ def _usage(add: Add) -> None:
     command.add_argument("--from", dest="first", type=_day, metavar="D", help="from this day on, such as 2027-12-01")
     command.add_argument("--to", dest="last", type=_day, metavar="D", help="up to this day")
     command.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _replay(add: Add) -> None:
+    command = add(
+        "replay",
+        "Show the requests of an audit file, or one of them with its searches, answer and sources.",
+        "groundwire replay audit.jsonl",
+        "groundwire replay audit.jsonl req_5f2c",
+    )
+    command.add_argument("file", type=_path, metavar="FILE", help="what `audit` in the config names")
+    command.add_argument("id", nargs="?", default="", metavar="ID", help="the request, or the beginning of its id")
+    command.add_argument("--all", action="store_true", help="list all of them, not the newest 200 alone")
+    command.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _completion(add: Add) -> None:
+    command = add(
+        "completion",
+        "Print a script that lets your shell complete commands and flags.",
+        'eval "$(groundwire completion bash)"     # in ~/.bashrc',
+        'eval "$(groundwire completion zsh)"      # in ~/.zshrc, after compinit',
+        "groundwire completion fish | source      # in ~/.config/fish/config.fish",
+    )
+    command.add_argument("shell", choices=["bash", "zsh", "fish"], help="the shell that you use")
 
 
 # What words become. What Python itself does not load is imported where it is needed.

@@ -18,6 +18,12 @@ from ..config.secrets import secrets_of
 from ..config.settings import Config, ConfigError, load
 from ..house import House
 from ..watching.log import hide, set_up
+from .interruption import ended_at_once, ended_in_time
+
+
+class Mistake(Exception):
+    """What was typed cannot be done; the text says why, and what can."""
+
 
 ConfiguredCommand = Callable[[Config, argparse.Namespace], Coroutine[Any, Any, int]]
 
@@ -25,18 +31,23 @@ ConfiguredCommand = Callable[[Config, argparse.Namespace], Coroutine[Any, Any, i
 def run_with_config(command: ConfiguredCommand, given: argparse.Namespace, *, providers: str = "warning") -> int:
     """What commands print says it all, so the log holds its peace; of `providers` from this level on."""
     with mistakes_in_words():
+        return asyncio.run(ended_in_time(command(configured(given, providers=providers), given)))
+
+
+def configured(given: argparse.Namespace, *, providers: str = "warning") -> Config:
+    with ended_at_once():
         config = load(given.config, os.environ)
         hide(secrets_of(config))
         set_up(config.log, groundwire="error", providers=providers)
-        return asyncio.run(command(config, given))
+        return config
 
 
 @contextmanager
 def mistakes_in_words() -> Iterator[None]:
-    """What is wrong with the config is said as it is, and the program ends."""
+    """What is wrong with the arguments or the config is said as it is, and the program ends."""
     try:
         yield
-    except (ConfigError, ProviderConfigError) as error:
+    except (Mistake, ConfigError, ProviderConfigError) as error:
         print(error, file=sys.stderr)
         raise SystemExit(2) from None
 

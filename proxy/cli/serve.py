@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from ..config.secrets import secrets_of
 from ..config.settings import Config, config_file, load
 from ..serving.process import bind, serve
+from ..watching.audit_file import open_audit
 from ..watching.log import hide
 from . import key
 from .running import mistakes_in_words
@@ -26,6 +27,8 @@ def _serve(given: argparse.Namespace) -> int:
     environ = _environment_to_serve(given)
     config = load(given.config, environ, host=given.host, port=given.port)
     hide(secrets_of(config))
+    if config.audit.file:
+        open_audit(config.audit).close()  # now, where it can still be said to who started it
     try:
         listener = bind(config)
     except OSError as error:

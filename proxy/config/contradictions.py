@@ -212,6 +212,13 @@ def _two_ways_of_one_account(config: Config) -> Problems:
                 yield ("upstreams", index, "proxy"), sentence
 
 
+def _traces_through_socks(config: Config) -> Problems:
+    """The library that sends them knows no such proxy."""
+    proxy = config.network.egress.proxy_to_url(config.traces.endpoint) if config.traces.endpoint else None
+    if proxy is not None and proxy.scheme == "socks5":
+        yield ("traces", "endpoint"), "cannot be reached through a SOCKS proxy; list its host in network.no_proxy"
+
+
 _CHECKS: tuple[Callable[[Config], Problems], ...] = (
     _open_door,
     _open_to_all_pages,
@@ -231,6 +238,7 @@ _CHECKS: tuple[Callable[[Config], Problems], ...] = (
     _unable_providers,
     _proxy_for_nothing,
     _two_ways_of_one_account,
+    _traces_through_socks,
 )
 
 

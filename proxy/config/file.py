@@ -36,7 +36,17 @@ _MAX_BYTES = 1 << 20
 _MAX_NODES = 10_000  # after aliases are followed, so a few lines cannot unfold into millions
 _MAX_DEPTH = 32
 _MAX_SHOWN = 10
-_SECRET = {"api_key", "keys", "key", "headers", "options", "base_url", "store", "proxy"}  # URLs may carry a password
+_SECRET = {
+    "api_key",
+    "keys",
+    "key",
+    "headers",
+    "options",
+    "base_url",
+    "store",
+    "proxy",
+    "endpoint",
+}  # URLs may carry a password
 
 _REFERENCE = re.compile(
     r"\$(?:(?P<dollar>\$)|\{(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?\}|(?P<broken>\{))", re.A

@@ -29,6 +29,7 @@ from ..watching.health import Health
 from ..watching.lag import LoopLag
 from ..watching.log import RequestLog, lines_dropped
 from ..watching.metrics import Metrics
+from ..watching.optional_listeners import OptionalListeners
 from ..watching.prices import PriceList
 from ..watching.publishing import Publishing
 from ..watching.recent_requests import RecentRequests
@@ -46,7 +47,9 @@ from .mcp_route import McpRoute
 from .messages_routes import CountTokensRoute
 from .models_route import VERSION, ModelsRoute
 from .open_connections import OpenConnections
+from .openapi_route import OpenapiRoute
 from .openwebui_routes import OpenWebuiLoadRoute, OpenWebuiSearchRoute
+from .page_route import PageRoute
 from .requests_route import RequestRoute, RequestsRoute
 from .responses_routes import StoredResponses
 from .searxng_route import SearxngRoute
@@ -63,9 +66,11 @@ _ENGINES = ("/search", "/extract", "/compat/openwebui")  # where we pass for a s
 def build(config: Config, connections: OpenConnections | None = None, row: BoardRow | None = None) -> Edge:
     """The application as a server runs it. Its parts are closed when the server stops. `connections` are counted; `row`
     is that of one of several workers."""
+    optional = OptionalListeners(config, anonymous=lambda: not keys.required)
     metrics = Metrics(
         **({} if row is None else _of_all_workers(row)),
         log_dropped=lines_dropped,
+        audit_dropped=optional.audit_dropped,
         connections=lambda: 0 if connections is None else len(connections),
         turned_away=lambda: 0 if connections is None else connections.turned_away,
         waiting=lambda: admission.waiting + house.upstreams.waiting,
@@ -94,6 +99,7 @@ def build(config: Config, connections: OpenConnections | None = None, row: Board
         await flushing.stop()
         await mcp.aclose()
         await house.aclose()
+        await optional.aclose()
 
     app = Starlette(lifespan=lifespan)
     responses = ResponseState(house.store)
@@ -120,7 +126,7 @@ def build(config: Config, connections: OpenConnections | None = None, row: Board
         config.server,
         keys,
         _DialectOfPath({**dialects, **dict.fromkeys(_ENGINES, EngineDialect()), "/mcp": McpDialect()}),
-        [RequestLog(config.log), metrics, limiter, usage, recent, health_seen],
+        [RequestLog(config.log), metrics, limiter, usage, recent, health_seen, *optional.listeners],
         limiter=limiter,
         prices=PriceList(config.prices),
     )
@@ -132,6 +138,7 @@ def build(config: Config, connections: OpenConnections | None = None, row: Board
     health = HealthRoute(lambda: edge.draining)
     stored = StoredResponses(responses, lambda: edge.stopping)
     mcp = McpRoute(house)
+    page = PageRoute() if config.server.playground else None
     # Plain routes on ASGI applications: FastAPI would cost twice as much per request, and half a second at start.
     app.router.routes += [
         *(Endpoint(path, answer, methods=["POST"]) for path in dialects),
@@ -144,7 +151,8 @@ def build(config: Config, connections: OpenConnections | None = None, row: Board
         Endpoint("/v1/alpha/search", AlphaSearchRoute(house), methods=["POST"]),
         Endpoint("/search", TavilySearchRoute(house), methods=["POST"]),
         Endpoint("/search", SearxngRoute(house), methods=["GET"]),
-        Endpoint("/", SearxngRoute(house, _nothing_here), methods=["GET"]),
+        Endpoint("/", SearxngRoute(house, page or _nothing_here), methods=["GET"]),
+        *([Endpoint("/page/{name:path}", page, methods=["GET"])] if page else ()),
         Endpoint("/extract", TavilyExtractRoute(house), methods=["POST"]),
         Endpoint("/compat/openwebui/search", OpenWebuiSearchRoute(house), methods=["POST"]),
         Endpoint("/compat/openwebui/load", OpenWebuiLoadRoute(house), methods=["POST"]),
@@ -154,6 +162,7 @@ def build(config: Config, connections: OpenConnections | None = None, row: Board
         Endpoint("/healthz", health, methods=["GET"]),
         Endpoint("/readyz", health, methods=["GET"]),
         Endpoint("/metrics", MetricsRoute(metrics), methods=["GET"]),
+        Endpoint("/openapi.json", OpenapiRoute(), methods=["GET"]),
         Endpoint("/v1/groundwire/usage", UsageRoute(usage), methods=["GET"]),
         Endpoint("/v1/groundwire/health", HealthReportRoute(house, health_seen), methods=["GET"]),
         Endpoint("/v1/groundwire/requests", RequestsRoute(recent), methods=["GET"]),

@@ -147,7 +147,7 @@ def _without_secrets(line: str, facts: Mapping[str, Any]) -> str:
     """A client may have put its key where a model's name belongs, and a server into the code of an error. There is one
     such line for each request, so only what is theirs is looked through, and for whole keys."""
     theirs = line if "contents" in facts else "{} {} {} {}".format(*(facts.get(name, "") for name in _THEIRS))
-    return masked(line, _Lines.secrets) if any(secret in theirs for secret in _Lines.secrets) else line
+    return without_secrets(line) if any(secret in theirs for secret in _Lines.secrets) else line
 
 
 def _writer(handler: logging.Handler) -> LogWriter | None:

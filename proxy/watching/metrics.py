@@ -49,6 +49,7 @@ _GAUGES = {
 _TOTALS = {
     "groundwire_connections_turned_away": "Connections that found no place, or no file descriptor.",
     "groundwire_log_dropped": "Lines of the log that were lost, because nobody took them.",
+    "groundwire_audit_dropped": "Requests that are missing in the audit, because their lines could not be written.",
 }
 
 Others = Callable[[], Iterable[tuple[bytes, bool]]]
@@ -63,6 +64,7 @@ class Metrics(Listener):
         self,
         *,
         log_dropped: Callable[[], int] = int,
+        audit_dropped: Callable[[], int] = int,
         connections: Callable[[], int] = int,
         turned_away: Callable[[], int] = int,
         waiting: Callable[[], int] = int,
@@ -156,7 +158,11 @@ class Metrics(Listener):
             "groundwire_connections": connections,
             "groundwire_waiting": waiting,
         }
-        self._totals = {"groundwire_connections_turned_away": turned_away, "groundwire_log_dropped": log_dropped}
+        self._totals = {
+            "groundwire_connections_turned_away": turned_away,
+            "groundwire_log_dropped": log_dropped,
+            "groundwire_audit_dropped": audit_dropped,
+        }
         self._registry = CollectorRegistry()
         self._registry.register(self)
         self._tellers: dict[type, Callable[..., None]] = {

@@ -6,19 +6,19 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
-from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
 
 from proxy import __version__
-from proxy.cli.parser import parser
+from proxy.cli.parser import commands_of, parser
 
 ROOT = Path(__file__).parents[2]
-COMMANDS: dict[str, ArgumentParser] = dict(parser()._subparsers._group_actions[0].choices)  # type: ignore[union-attr, arg-type]
+COMMANDS = commands_of(parser())
 
 # What a help may import besides what a bare Python has loaded. Nothing of ours but the parser; of the standard library
 # what argparse is made of, and what it measures the terminal with.
@@ -74,13 +74,17 @@ def test_the_version_is_written_in_one_place() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_help_shows_an_example_that_can_be_typed(name: str) -> None:
-    shown = COMMANDS[name].format_help()
-    examples = re.findall(r"^  groundwire (.+)$", shown.partition("\nexample")[2], re.M)
-    assert examples, shown
-    for example in examples:
-        words = re.findall(r'"[^"]*"|\S+', example.partition("  #")[0])
-        given = parser().parse_args([word.strip('"') for word in words])
-        assert given.command == name
+    lines = COMMANDS[name].format_help().partition("\nexample")[2].splitlines()[1:]
+    assert lines
+    for line in lines:
+        assert parser().parse_args(typed(line)).command == name
+
+
+def typed(line: str) -> list[str]:
+    """The arguments in a line of shell: what it reads from or writes to is not ours."""
+    words = shlex.split(re.sub(r'eval "\$\((.*)\)"', r"\1", line), comments=True)
+    ours = words[words.index("groundwire") + 1 :]
+    return ours[: next((at for at, word in enumerate(ours) if word in ("|", ">", "<")), None)]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
