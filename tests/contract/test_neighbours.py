@@ -204,3 +204,30 @@ async def test_a_call_waits_for_the_turn_that_it_was_given(redis: RedisServer) -
         began = time.monotonic()
         assert {await one.search("1"), await two.search("2")} == {"a"}
     assert engine.started[1] - began >= 0.45
+
+
+# The end of a process
+
+
+async def test_who_is_cancelled_while_it_asks_has_ended(redis: RedisServer) -> None:
+    """The library may take a cancellation for an answer that came in the same moment: then who waits for the end of a
+    task would wait for ever."""
+    store = RedisStore(RedisAddress.read(redis.url))
+
+    async def ask_on() -> None:
+        while True:
+            await store.get("turn", "owner", "key")
+
+    try:
+        for turn in range(400):
+            asking = asyncio.create_task(ask_on())
+            await asyncio.sleep(turn % 40 * 0.00005)
+            for _ in range(turn % 7):
+                await asyncio.sleep(0)
+            asking.cancel()
+            _, late = await asyncio.wait({asking}, timeout=5)
+            if late:
+                asking.cancel()
+            assert not late
+    finally:
+        await store.aclose()
