@@ -60,7 +60,7 @@ class Transcript:
 
 
 def _streamed(raw: bytes) -> Iterator[str]:
-    events = SSEDecoder(limit=MOST_BYTES)
+    events = SSEDecoder(limit=len(raw))  # an event without an end may be all that there is
     for payload in [*events.feed(raw), *events.flush()]:
         said = _loaded(payload)
         if said.get("type") == "response.output_text.delta":
