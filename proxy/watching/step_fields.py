@@ -9,6 +9,7 @@ from typing import Any
 
 from providers.base import ProviderCall
 
+from .contents import whole_characters
 from .reasons import why_decided
 from .steps import (
     Cited,
@@ -137,9 +138,8 @@ def _name(text: str) -> str:
 
 
 def _text(text: str, longest: int = _LONGEST) -> str:
-    """In a measure that can be shown, and without what is no character: models escape halves of pairs."""
-    text = text if len(text) <= longest else text[:longest] + "…"
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+    """In a measure that can be shown."""
+    return whole_characters(text if len(text) <= longest else text[:longest] + "…")
 
 
 _WRITERS: dict[type, tuple[str, Callable[[Fields, Any, int, bool], None]]] = {

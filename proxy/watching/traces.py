@@ -19,7 +19,7 @@ from opentelemetry.util.types import AttributeValue
 from providers.base import ProviderCall
 
 from . import trace_names as names
-from .contents import printable
+from .contents import printable, whole_characters
 from .counted import is_counted
 from .log import without_secrets
 from .observer import Listener, Observer
@@ -43,6 +43,7 @@ _TOOLS = {"search": "web_search", "read": "open_page"}
 _ANSWERED = ("ok", "empty")
 _NO_FAULT = ("ok", "client_left", "client_stalled", "client_cancelled")
 _STORED = re.compile(r"(/v1/(?:responses|models|groundwire/requests))/[^/]+")
+_NOWHERE = (0, 401, 404, 405)  # nothing was sent, the key was refused, or no such route
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 Attributes = dict[str, AttributeValue]
@@ -177,7 +178,8 @@ class _Trace:
             names.TOOL_TYPE: names.FUNCTION,
         }
         if self._contents:
-            attributes[names.ARGUMENTS] = _shown(orjson.dumps([*contents]).decode(), _LONGEST_CONTENT)
+            texts = [{name: whole_characters(text) for name, text in said.items()} for said in contents]
+            attributes[names.ARGUMENTS] = _shown(orjson.dumps(texts).decode(), _LONGEST_CONTENT)
         return self._span(f"{names.EXECUTE_TOOL} {tool}", SpanKind.INTERNAL, self._now(), attributes)
 
     def _tool_of(self, call: ProviderCall) -> Span | None:
@@ -256,8 +258,8 @@ def _is_fault(request: Observer) -> bool:
 
 
 def _route(request: Observer) -> str:
-    """The path without what a client chose of it; empty where nothing is served there."""
-    return "" if request.status in (0, 404) else _STORED.sub(r"\1/{id}", request.path)[:_LONGEST_NAME]
+    """The path without the ids in it; empty where nothing is served there, or nobody looked whether something is."""
+    return "" if request.status in _NOWHERE else _shown(_STORED.sub(r"\1/{id}", request.path))
 
 
 def _shown(text: str, longest: int = _LONGEST_NAME) -> str:
