@@ -47,7 +47,7 @@ class HealthReportRoute:
         resting = self._house.gateway.resting(named.name)
         state = "cooling_down" if resting else "ok" if seen.calls else "untried"
         why = resting.reason if resting else ""
-        if not why and seen.failures and seen.last_outcome not in ("ok", "empty"):
+        if not why and seen.failing:
             why = f"The last call failed ({seen.last_outcome})."
         if isinstance(named.provider, Remarking) and named.provider.remark:
             why = f"{why} {named.provider.remark}".strip()

@@ -94,13 +94,14 @@ class RedisRequests:
         if found:
             return found, True
         try:
-            row, steps = await self._redis.ask("EVAL", _FIND, 3, *_NAMES, request_id, size=_ROOM)
+            row, held = await self._redis.ask("EVAL", _FIND, 3, *_NAMES, request_id, size=_ROOM)
         except Away:
             return None, False
-        shown, happened = _read(row), _read(steps)
+        shown, happened = _read(row), _read(held)
         if not isinstance(shown, dict):
             return None, True
-        return {**shown, "steps": happened if isinstance(happened, list) else []}, True
+        steps = [step for step in happened if isinstance(step, dict)] if isinstance(happened, list) else []
+        return {**shown, "steps": steps}, True
 
 
 def _written(record: RequestRecord) -> tuple[str, str, bytes, bytes]:

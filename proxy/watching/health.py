@@ -19,7 +19,6 @@ from .observer import Listener, Observer
 from .step_fields import milliseconds
 from .steps import Forwarded, ModelAnswered, ModelFailed, Step
 
-_WELL = ("ok", "empty")
 _REFUSES_US = (401, 402, 403, 407, 408, 429)  # of the 4xx; the others are the fault of what was asked
 
 
@@ -29,6 +28,7 @@ class ProviderRecord:
 
     calls: int = 0
     failures: int = 0
+    failing: bool = False  # did the last one fail?
     last_outcome: str = ""
     last_ms: float | None = None
 
@@ -81,7 +81,8 @@ class Health(Listener):
             return
         record = self._providers.setdefault(step.provider, ProviderRecord())
         record.calls += 1
-        record.failures += step.outcome not in _WELL
+        record.failures += not step.answered
+        record.failing = not step.answered
         record.last_outcome, record.last_ms = step.outcome, milliseconds(step.seconds)
 
     def _answered(self, step: ModelAnswered) -> None:

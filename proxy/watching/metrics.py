@@ -19,6 +19,7 @@ from providers.base import ProviderCall
 
 from .observer import Listener, Observer
 from .steps import (
+    TOOLS,
     Decided,
     FirstContent,
     Forwarded,
@@ -38,7 +39,6 @@ __all__ = ["CONTENT_TYPE", "Metrics"]
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 _SHORT_SECONDS = (0.0005, 0.001, 0.0025, *_SECONDS[:10])  # of what we do ourselves
 _TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
-_TOOLS = {"search": "web_search", "read": "open_page"}
 
 Labels = tuple[str, ...]
 
@@ -254,7 +254,7 @@ class Metrics(Listener):
         return counted
 
     def _called(self, request: Observer, step: ProviderCall) -> None:
-        tool = _TOOLS[step.role]
+        tool = TOOLS[step.role]
         self._calls.add(tool, step.provider, step.outcome)
         if step.outcome == "cooling_down":  # nobody was asked, and no cache either
             return

@@ -12,6 +12,7 @@ from providers.base import ProviderCall
 from .contents import whole_characters
 from .reasons import why_decided
 from .steps import (
+    TOOLS,
     Cited,
     Decided,
     FirstContent,
@@ -31,7 +32,6 @@ from .steps import (
 
 _LONGEST = 8192  # characters of what others wrote: as long as an address may be
 _LONGEST_NAME = 200  # of what they called something
-_TOOLS = {"search": "web_search", "read": "open_page"}
 
 CONTENTS = frozenset({"contents", "asked", "url", "title", "cited_text"})  # what people wrote or read
 
@@ -99,7 +99,7 @@ def _retried(fields: Fields, step: Retried, rounds: int, contents: bool) -> None
 
 def _provider_called(fields: Fields, step: ProviderCall, rounds: int, contents: bool) -> None:
     fields |= {
-        "tool": _TOOLS[step.role],
+        "tool": TOOLS[step.role],
         "provider": step.provider,
         "outcome": step.outcome,
         "cached": step.cached,

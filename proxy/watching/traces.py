@@ -24,6 +24,7 @@ from .counted import is_counted
 from .log import without_secrets
 from .observer import Listener, Observer
 from .steps import (
+    TOOLS,
     Forwarded,
     ModelAnswered,
     ModelAsked,
@@ -39,8 +40,6 @@ from .steps import (
 _SECOND = 1_000_000_000  # nanoseconds
 _LONGEST_NAME = 200  # characters: paths and models' names are the clients' words
 _LONGEST_CONTENT = 1000
-_TOOLS = {"search": "web_search", "read": "open_page"}
-_ANSWERED = ("ok", "empty")
 _NO_FAULT = ("ok", "client_left", "client_stalled", "client_cancelled")
 _STORED = re.compile(r"(/v1/(?:responses|models|groundwire/requests))/[^/]+")
 _NOWHERE = (0, 401, 404, 405)  # nothing was sent, the key was refused, or no such route
@@ -149,7 +148,7 @@ class _Trace:
             attributes[names.QUERY if search else names.URL] = _shown(step.asked, _LONGEST_CONTENT)
         name, start = f"{operation} {step.provider}", now - round(step.seconds * _SECOND)
         span = self._span(name, SpanKind.CLIENT, start, attributes, self._tool_of(step))
-        failed = step.outcome not in _ANSWERED
+        failed = not step.answered
         self._close(span, {names.ERROR: step.outcome} if failed else {}, failed=failed, now=now)
 
     def end(self, request: Observer) -> None:
@@ -184,7 +183,7 @@ class _Trace:
 
     def _tool_of(self, call: ProviderCall) -> Span | None:
         """On whose behalf a provider was asked: of tools that run together, the one that asked for this very thing."""
-        alike = [tool for tool in self._tools if tool.name == _TOOLS[call.role]]
+        alike = [tool for tool in self._tools if tool.name == TOOLS[call.role]]
         exact = [tool for tool in alike if any(call.asked in texts.values() for texts in tool.contents)]
         return next((tool.span for tool in (*exact, *alike, *self._tools)), None)
 
