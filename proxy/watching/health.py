@@ -28,9 +28,9 @@ class ProviderRecord:
 
     calls: int = 0
     failures: int = 0
-    failing: bool = False  # did the last one fail?
     last_outcome: str = ""
     last_ms: float | None = None
+    failing: bool = False  # did the last one fail?
 
 
 @dataclass(slots=True)

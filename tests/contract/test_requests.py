@@ -155,6 +155,30 @@ async def test_while_redis_is_away_a_process_shows_its_own_and_brings_them_later
 
 
 @real
+async def test_others_get_their_turn_while_hundreds_are_written(redis: RedisServer) -> None:
+    turns, seen = 0, []
+
+    class Heavy(Record):
+        def steps(self) -> list[dict[str, Any]]:
+            seen.append(turns)
+            return super().steps()
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(take_turns())
+    async with opened(redis.port) as store:
+        for number in range(KEPT_REQUESTS):
+            store.requests.note(Heavy(number))
+        await store.requests.flush()
+    other.cancel()
+    assert len(set(seen)) == KEPT_REQUESTS
+
+
+@real
 async def test_one_that_is_brought_twice_is_there_once(redis: RedisServer) -> None:
     async with opened(redis.port) as store, opened(redis.port) as same:
         record = Record(1)
