@@ -87,16 +87,29 @@ class ProviderEntry(BaseModel, extra="forbid"):
     """One entry of `providers:` in the config."""
 
     name: str = Field(min_length=1)
+    """A name of its own, used in `tools.search` and `tools.read`."""
     type: str
+    """The service: one of the [built-in types](providers.md#the-built-in-services), or a type that a plugin adds."""
     api_key: SecretStr | None = None
+    """The key for the service, if it takes one."""
     base_url: str | None = None
+    """The address of the service, if it is your own instance."""
     timeout: float | None = None
+    """The longest wait for one call. Each service has [a default of its own](#options-of-each-service)."""
     private: bool | None = None
+    """Whether it is private, see `tools.public_fallback`. Unset: decided by the type and the URL."""
     rate: PerSecond | None = None
+    """The most calls that may start per second. `0.5` is one call in two seconds. `duckduckgo` has 1 by default."""
     concurrency: Count | None = None
+    """The most calls under way at once."""
     min_gap: Seconds | None = None
-    proxy: ProxyUrl | None = None  # "" is none; unset is the network's
+    """The least time between the starts of two calls."""
+    proxy: ProxyUrl | None = None
+    """The proxy for this provider, instead of [`network.proxy`](#network). `""` means none. Readers that fetch pages
+    themselves (`direct`, `chromium`) take none: see `network.proxy_for_pages`.
+    """
     options: Annotated[dict[str, Any], Field(repr=False)] = {}  # may hold a password
+    """Settings of that service alone, see [below](#options-of-each-service)."""
 
 
 class ProviderConfigError(ValueError):

@@ -36,10 +36,15 @@ class Jina:
     class Settings(BaseModel, extra="forbid"):
         api_key: Key | None = None
         base_url: BaseUrl = READER
-        search_url: BaseUrl | None = None  # with a base_url of your own, that one unless given
+        search_url: BaseUrl | None = None
+        """The address of the search. Unset: Jina's own, or `base_url` if you set one."""
         timeout: float = Field(30.0, gt=0)
-        engine: Literal["browser", "direct", "cf-browser-rendering"] | None = None  # how pages are fetched
-        no_content: bool = True  # search gives snippets only; pages are neither fetched nor paid for
+        engine: Literal["browser", "direct", "cf-browser-rendering"] | None = None
+        """How Jina fetches pages. Unset: Jina decides."""
+        no_content: bool = True
+        """Search returns snippets only, so hits are neither fetched nor paid for. `false` makes Jina read every hit,
+        which is slow.
+        """
 
     def __init__(self, settings: Settings, egress: Egress = DIRECT) -> None:
         self.timeout = timeout = settings.timeout

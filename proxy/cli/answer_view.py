@@ -175,6 +175,8 @@ class LiveView(_View):
         sources = terminal_sources(columns, verbose=self._verbose)
         lines = [*self._print_finished(columns), *sources.lines(self.answer)]
         self._region.draw([], lines)
+        if self._activity.notice and lines:
+            self._err.write("\n")
         self._complain()
 
     def stop(self) -> None:

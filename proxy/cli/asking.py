@@ -15,6 +15,7 @@ from ..config.settings import Config
 from ..context import RequestContext
 from ..dialects.chat import ChatDialect
 from ..house import House
+from ..serving.telling import AnswerTelling
 from ..values.errors import refuse
 from ..values.events import Event
 from ..values.request import SEARCH_HEADER, ChatRequest
@@ -74,8 +75,10 @@ class Asking:
         if self.search and not prepared.decision.offered:
             activity.notice = f"Nothing was searched. {why_decided(prepared.decision.reason, offered=False)}"
         offer = house.preparation.offer(prepared.request, context.caller, offered=prepared.decision.offered)
+        telling = AnswerTelling(context, streamed=True)
         async with aclosing(house.engine.answer(prepared.request, offer, prepared.plan, context)) as batches:
             async for batch in batches:
+                telling.see(batch)
                 yield batch
         if self.explained and prepared.decision.offered:
-            activity.notice = why(context.observer.summary, "ok")
+            activity.notice = why(context.observer.summary, context.observer.outcome or "ok")

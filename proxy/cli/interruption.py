@@ -24,6 +24,11 @@ def ended_at_once() -> Iterator[None]:
         yield
 
 
+def ignore() -> None:
+    """For who is about to end anyway: Python would complain of a Ctrl-C in its last moments."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def end_soon() -> threading.Timer:
     """The process is over in a moment, whatever still runs in it."""
     timer = threading.Timer(_PATIENCE, os._exit, [CODE])

@@ -15,6 +15,15 @@ from .parser import parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    code = _run(arguments)
+    if arguments is None:  # then there is nothing left but the end of Python itself
+        from .interruption import ignore
+
+        ignore()
+    return code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         given = parser().parse_args(arguments)
         from .interruption import ended_at_once

@@ -47,6 +47,7 @@ from .models_route import VERSION, ModelsRoute
 from .open_connections import OpenConnections
 from .openapi_route import OpenapiRoute
 from .openwebui_routes import OpenWebuiLoadRoute, OpenWebuiSearchRoute
+from .page_route import PageRoute
 from .requests_route import RequestRoute, RequestsRoute
 from .responses_routes import StoredResponses
 from .searxng_route import SearxngRoute
@@ -123,6 +124,7 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
     health = HealthRoute(lambda: edge.draining)
     stored = StoredResponses(responses, lambda: edge.stopping)
     mcp = McpRoute(house)
+    page = PageRoute() if config.server.playground else None
     # Plain Starlette routes on ASGI applications: FastAPI's own machinery would cost twice as much per request.
     app.router.routes += [
         *(Endpoint(path, answer, methods=["POST"]) for path in dialects),
@@ -135,7 +137,8 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
         Endpoint("/v1/alpha/search", AlphaSearchRoute(house), methods=["POST"]),
         Endpoint("/search", TavilySearchRoute(house), methods=["POST"]),
         Endpoint("/search", SearxngRoute(house), methods=["GET"]),
-        Endpoint("/", SearxngRoute(house, _nothing_here), methods=["GET"]),
+        Endpoint("/", SearxngRoute(house, page or _nothing_here), methods=["GET"]),
+        *([Endpoint("/page/{name:path}", page, methods=["GET"])] if page else ()),
         Endpoint("/extract", TavilyExtractRoute(house), methods=["POST"]),
         Endpoint("/compat/openwebui/search", OpenWebuiSearchRoute(house), methods=["POST"]),
         Endpoint("/compat/openwebui/load", OpenWebuiLoadRoute(house), methods=["POST"]),

@@ -27,6 +27,7 @@ from . import cors, search_engine_clients
 from .arrival import Arrival, new_request_id
 from .cors import ListedOrigins
 from .delivery import raw_headers
+from .page_route import is_page
 from .refusal import refusal
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})  # what holds nobody's data
@@ -63,6 +64,7 @@ class Edge:
         self._listeners = tuple(listeners)
         self._request_timeout = server.request_timeout
         self._body_timeout = server.body_timeout
+        self._playground = server.playground
         # Bound to every address, the names a machine is called by cannot be known; then the keys are the guard.
         self._any_host = server.host in _ANY_ADDRESS and not server.allowed_hosts
         self._hosts = _LOOPBACK_NAMES | {server.host} | set(server.allowed_hosts)
@@ -182,7 +184,7 @@ class Edge:
     async def _identify(self, scope: Scope, headers: Headers, receive: Receive) -> tuple[Caller, Receive]:
         """Who asks; and the body, part of which may have been read for it."""
         looks = scope["method"] == "HEAD" and scope["path"] == "/"  # whether anybody is there, which is no secret
-        if looks or scope["path"] in OPEN_PATHS:
+        if looks or scope["path"] in OPEN_PATHS or (self._playground and is_page(scope)):
             return Caller(), receive
         shown = search_engine_clients.with_password_as_key(scope, headers)
         if self._keys.required:

@@ -19,6 +19,8 @@ from .observer import Listener, Observer
 from .step_fields import milliseconds
 from .steps import Forwarded, ModelAnswered, ModelFailed, Step
 
+_WELL = ("ok", "empty")
+_OF_THE_PAGE = ("bad_request", "not_allowed", "blocked")  # another one may be read by the same provider
 _REFUSES_US = (401, 402, 403, 407, 408, 429)  # of the 4xx; the others are the fault of what was asked
 
 
@@ -30,7 +32,16 @@ class ProviderRecord:
     failures: int = 0
     last_outcome: str = ""
     last_ms: float | None = None
-    failing: bool = False  # did the last one fail?
+
+    @property
+    def state(self) -> str:
+        if not self.calls:
+            return "untried"
+        return "ok" if self.last_outcome in (*_WELL, *_OF_THE_PAGE) else "failing"
+
+    @property
+    def why(self) -> str:
+        return "" if self.last_outcome in ("", *_WELL) else f"The last call failed ({self.last_outcome})."
 
 
 @dataclass(slots=True)
@@ -82,7 +93,6 @@ class Health(Listener):
         record = self._providers.setdefault(step.provider, ProviderRecord())
         record.calls += 1
         record.failures += not step.answered
-        record.failing = not step.answered
         record.last_outcome, record.last_ms = step.outcome, milliseconds(step.seconds)
 
     def _answered(self, step: ModelAnswered) -> None:

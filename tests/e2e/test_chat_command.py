@@ -173,7 +173,7 @@ def test_ctrl_c_stops_an_answer_and_then_the_conversation(folder: Path, model: M
         assert model.left.wait(15)
         terminal.press("Shorter\n")
         terminal.until("Shorter.", PROMPT)
-        terminal.press(CTRL_C)
+        terminal.press_until_ended(CTRL_C)
         assert terminal.ended() == 130
         assert "Traceback" not in terminal.written
         assert terminal.seen.cursor[0] == 0

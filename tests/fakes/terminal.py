@@ -16,6 +16,7 @@ import sys
 import termios
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -169,6 +170,14 @@ class Terminal:
     def press(self, keys: str) -> None:
         self._pressed = len(self._written)
         os.write(self._ours, keys.encode())
+
+    def press_until_ended(self, keys: str) -> None:
+        """As people do: Python's line editing misses a signal that comes just before it begins to wait."""
+        end = time.monotonic() + PATIENCE
+        while self.process.poll() is None and time.monotonic() < end:
+            self.press(keys)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(1)
 
     def resize(self, columns: int, lines: int) -> None:
         self._resized.append((len(self._written), (columns, lines)))
