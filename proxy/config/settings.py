@@ -31,7 +31,7 @@ from . import environment
 from .audit import Audit, AuditConfig
 from .contradictions import contradictions
 from .file import ConfigError as ConfigError
-from .file import Document, read
+from .file import Document, parse, read
 from .keys import ClientKey, Domain, KeyPolicy, key_names
 from .network import NetworkConfig
 from .prices import PricesConfig
@@ -274,6 +274,11 @@ def load(path: Path | None, environ: Mapping[str, str], *, host: str | None = No
     file = config_file(path, environ)
     document = read(file, environ, Config) if file else Document("The environment")
     return _finish(document, environ, host, port)
+
+
+def check_text(text: str, origin: str, environ: Mapping[str, str]) -> None:
+    """Raises the `ConfigError` that a file with this text would."""
+    _finish(parse(text, origin, environ, Config), environ)
 
 
 def from_environment(environ: Mapping[str, str]) -> Config:

@@ -22,6 +22,7 @@ from providers.base import ProviderCall
 from .metric_parts import SHORT_SECONDS, Count, Spread
 from .observer import Listener, Observer
 from .steps import (
+    TOOLS,
     Decided,
     FirstContent,
     Forwarded,
@@ -39,7 +40,6 @@ from .steps import (
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
 _TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
-_TOOLS = {"search": "web_search", "read": "open_page"}
 # What others keep, by the names of their families.
 _GAUGES = {
     "groundwire_streams": "Answers of models under way, streamed or not.",
@@ -238,7 +238,7 @@ class Metrics(Listener):
         return counted
 
     def _called(self, request: Observer, step: ProviderCall) -> None:
-        tool = _TOOLS[step.role]
+        tool = TOOLS[step.role]
         self._calls.add(tool, step.provider, step.outcome)
         if step.outcome == "cooling_down":  # nobody was asked, and no cache either
             return

@@ -162,6 +162,27 @@ def test_a_reader_that_has_gone(pipe: tuple[int, int]) -> None:
     writer.close()
 
 
+class _Unsayable:
+    def __len__(self) -> int:
+        return 1
+
+    def __str__(self) -> str:
+        raise ValueError("no line comes of this")
+
+
+def test_a_line_that_cannot_be_put_together_costs_itself_alone(
+    pipe: tuple[int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    reading, writing = pipe
+    writer = LogWriter(writing, lost)
+    writer.write(_Unsayable())
+    until(lambda: writer.dropped == 1)
+    writer.write("after it")
+    assert read_until(reading, b"after it\n") == b"(1 lost)\nafter it\n"
+    writer.close()
+    assert "no line comes of this" in caplog.text
+
+
 def test_a_disk_that_is_full_and_then_is_not(tmp_path: Path) -> None:
     """Room for a part of what is written: one line is torn, the next one begins anew."""
     target = tmp_path / "log"
