@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from measure import CHUNKS, HERE, get, spawn
-from run import KEY, OUT, await_health, environment, free_port, stop, write
+from run import await_health, environment, stop
+from targets import KEY, OUT, free_port
 
 _TOTALS = re.compile(r"^(?:totals|summary): (\d+)", re.MULTILINE)
 _CALLS = re.compile(r"^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)\s+(?:\d+\s+)?(\w+)$", re.MULTILINE)
@@ -69,16 +70,16 @@ def targets_of(script: str, upstream: str) -> list[Target]:
     settings = {
         "upstreams": [{"name": "fake", "type": "openai", "base_url": f"{upstream}/v1", "models": ["*"]}],
         "providers": [{"name": "fake", "type": "searxng", "base_url": upstream}],
-        "tools": {"search": ["fake"]},
         "server": {"queue": 120},  # under valgrind it is overloaded, and would shed
     }
     python = str(Path(script).with_name("python"))
     port = free_port()
     targets = [Target("relay", port, [python, str(HERE / "relay.py"), upstream, str(port)])]
     for name, mode in (("forwarded", "off"), ("groundwire", "auto")):
-        config = write(f"{name}.yaml", {**settings, "tools": {**settings["tools"], "mode": mode}})  # type: ignore[dict-item]
+        config = OUT / f"counted-{name}.yaml"
+        config.write_text(json.dumps({**settings, "tools": {"search": ["fake"], "mode": mode}}))  # JSON is YAML too
         port = free_port()
-        targets.append(Target(name, port, [python, script, "serve", "--config", config, "--port", str(port)]))
+        targets.append(Target(name, port, [python, script, "serve", "--config", str(config), "--port", str(port)]))
     return targets
 
 

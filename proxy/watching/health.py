@@ -92,7 +92,7 @@ class Health(Listener):
             return
         record = self._providers.setdefault(step.provider, ProviderRecord())
         record.calls += 1
-        record.failures += step.outcome not in _WELL
+        record.failures += not step.answered
         record.last_outcome, record.last_ms = step.outcome, milliseconds(step.seconds)
 
     def _answered(self, step: ModelAnswered) -> None:

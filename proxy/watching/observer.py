@@ -108,7 +108,7 @@ class Observer:
         self._hearers = _Hearers.among((*self._hearers.all, listener))
 
     def tell(self, step: Step) -> None:
-        if not self._hearers.all:
+        if not self._hearers.all or self.ended:  # what comes after the end would be kept for nobody
             return
         seconds = time.perf_counter() - self.began
         if len(self.steps) < MOST_STEPS:
