@@ -121,6 +121,7 @@ class _View:
     def take(self, events: Sequence[Event]) -> None:
         now = time.monotonic()
         self.answer.take(events, now)
+        self.answer.model = self.answer.model or self._activity.model  # before a model is asked nobody has named it
         self._activity.take(events, now)
 
     def _complain(self) -> None:
