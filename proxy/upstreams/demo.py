@@ -12,7 +12,6 @@ from typing import Any
 
 import orjson
 
-from providers.text.relevance import rarity
 from providers.text.words import terms
 from tools.base import OPEN_PAGE, WEB_SEARCH
 
@@ -112,14 +111,12 @@ def _page_to_open(question: str, readings: Sequence[Reading], opened: int) -> st
     if opened >= MOST_PAGES or wanted <= said:
         return ""
     known = {reading.n for reading in done}
-    held = [set(terms(f"{hit.title} {hit.text}")) for hit in hits]
-    weights = {word: rarity(sum(word in words for words in held), len(hits)) for word in sorted(wanted)}
 
     def promise(at: int) -> float:
-        """What the hit says of the question, and what of that stands in its title: a page is about that. The engine
-        has seen the whole page, so its order counts too."""
-        title = set(terms(hits[at].title))
-        return sum(w * ((word in held[at]) + (word in title)) for word, w in weights.items()) / (1 + at / 8)
+        """The engine has seen the whole pages: its own order counts beside what little we see of them. What a title
+        says, the page is about."""
+        title, text = set(terms(hits[at].title)), set(terms(hits[at].text))
+        return (len(wanted & (title | text)) + len(wanted & title)) / (1 + at / 8)
 
     left = [at for at, hit in enumerate(hits) if hit.n not in known]
     best = max(left, key=promise, default=None)

@@ -73,7 +73,9 @@ def quotes(question: str, texts: Sequence[tuple[int, str, str]]) -> list[tuple[i
         if not _is_about(paragraphs[at], weights):
             continue
         known = [sentence for said in chosen.values() for sentence in said]
-        if said := [one for one in _speaking(paragraphs[at], weights) if not _is_said(one, known)][:left]:
+        fewest = min(len(weights), 2) if chosen else 1  # beside the best one chance word is too little
+        speaking = _speaking(paragraphs[at], weights, fewest)
+        if said := [one for one in speaking if not _is_said(one, known)][:left]:
             chosen[at] = said
     return [(paragraphs[at].n, sentence) for at in sorted(chosen) for sentence in chosen[at]]
 
@@ -111,17 +113,18 @@ def _answers(paragraph: Paragraph, weights: dict[str, float]) -> bool:
     return bool(weights) and _weight_in(paragraph.answering, weights) >= _IS_IT * sum(weights.values())
 
 
-def _speaking(paragraph: Paragraph, weights: dict[str, float]) -> list[str]:
-    """Its sentences that say the most of the question, each with the one before it where it leans on that. Torn ones
-    only in need."""
+def _speaking(paragraph: Paragraph, weights: dict[str, float], fewest: int) -> list[str]:
+    """Its sentences that say the most of the question, and at least so many of its words, each with the one before it
+    where it leans on that. Torn ones only in need."""
     telling = [sentence for sentence in paragraph.sentences if not _TELLS_NOTHING.search(sentence)]
     sentences = [sentence for sentence in telling if not _is_torn(sentence)] or telling
-    said = [_weight_in(set(_own_words(sentence)), weights) for sentence in sentences]
+    spoken = [weights.keys() & set(_own_words(sentence)) for sentence in sentences]
+    said = [_weight_in(of_it, weights) for of_it in spoken]
     if _answers(paragraph, weights) and max(said, default=0) < _LEAST * sum(weights.values()):
         return sentences[:_ANSWERS]
     taken: dict[int, str] = {}
     for at, sentence in enumerate(sentences):
-        if said[at] and said[at] >= _ALSO * max(said):
+        if len(spoken[at]) >= fewest and said[at] >= _ALSO * max(said):
             if at and _LEANING.match(sentence):
                 taken[at - 1] = sentences[at - 1]
             taken[at] = sentence
