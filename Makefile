@@ -2,7 +2,7 @@
 #
 #   make demo       see it work, on embedded parts only        make test     the whole test suite
 #   make install    .venv/ with the console script             make check    format, lint, types
-#   make serve      the proxy                                  make bench    what it costs; RIVAL=1 adds LiteLLM
+#   make serve      the proxy                                  make bench    what it costs; RIVAL=1 beside others
 #   make docs       the tables of settings in docs/, from the models that read them
 #   make faults     the tests of faults, and docs/faults.md made from them
 #   make load       overload, floods, slow readers, …         make soak     20 minutes with 5 % faults (MINUTES=20)
@@ -16,6 +16,7 @@
 PYTHON ?= python3
 CFLAGS ?= -O2 -Wall -Wextra -Wno-sign-compare
 SOURCES := proxy tools providers tests bench docs .ci
+RIVALS := --floors --litellm .venv-litellm/bin/litellm --scenarios json16,burst,paced,tooljson --keep
 NODE_CLIENTS := tests/clients/node
 NODE_PROGRAMS := tests/programs/node
 PINNED := tests/programs/constraints
@@ -61,7 +62,7 @@ check: install
 	.venv/bin/mypy
 
 bench: install bench/fake bench/load $(if $(RIVAL),.venv-litellm/.made)
-	.venv/bin/python bench/run.py --groundwire .venv/bin/groundwire $(if $(RIVAL),--litellm .venv-litellm/bin/litellm)
+	.venv/bin/python bench/run.py --groundwire .venv/bin/groundwire $(if $(RIVAL),$(RIVALS))
 
 load: install bench/fake bench/load
 	.venv/bin/python bench/loads.py --groundwire .venv/bin/groundwire $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short)

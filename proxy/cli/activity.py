@@ -16,8 +16,6 @@ from ..watching.steps import Step
 from .gathered_answer import urls_of
 from .terminal_text import cells, cut_to, title
 
-_ANSWERED = ("ok", "empty")
-
 
 class Activity(Listener):
     """`searchers` and `readers` are the providers in the order in which they are asked."""
@@ -32,7 +30,7 @@ class Activity(Listener):
         self._since: float | None = now  # that the model is waited for; None while text comes
 
     def told(self, request: Observer, step: Step) -> None:
-        if isinstance(step, ProviderCall) and step.outcome not in _ANSWERED:
+        if isinstance(step, ProviderCall) and not step.answered:
             self._failed.add((step.role, step.provider))
 
     def take(self, events: Iterable[Event], now: float) -> None:

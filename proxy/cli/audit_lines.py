@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
@@ -25,7 +26,7 @@ class AuditLines:
         self._broken = 0
         self._first_broken = ""
         self._missing = 0
-        self._count = 0
+        self.count = 0  # requests that were read so far
         self._times: list[str] = []  # of the first and of the last
 
     def requests(self) -> Iterator[dict[str, Any]]:
@@ -36,7 +37,7 @@ class AuditLines:
         """What there is, for who looks for something else."""
         if not self._times:
             return f"{self._file}, and no other either"
-        return f"{self._file}: {self._count} requests, from {self._times[0]} to {self._times[-1]}"
+        return f"{self._file}: {self.count} requests, from {self._times[0]} to {self._times[-1]}"
 
     def remarks(self) -> Iterator[str]:
         if self._broken:
@@ -67,7 +68,7 @@ class AuditLines:
                     number += 1
                     if line.strip() and (request := self._read(line, f"line {number} of {path}")):
                         yield request
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             reason = getattr(error, "strerror", None) or "it is no file of this kind"
             raise Unreadable(f"{path} cannot be read: {reason}.") from None
 
@@ -83,7 +84,7 @@ class AuditLines:
             self._broken += 1
             self._first_broken = self._first_broken or place
             return None
-        self._count += 1
+        self.count += 1
         self._times = [*self._times[:1], str(said.get("time", "?"))[:40]]
         return said
 

@@ -86,19 +86,17 @@ async def _of_environment(environ: Mapping[str, str], ask: bool) -> list[FoundUp
     """OPENAI_BASE_URL may well name a Groundwire, for clients of it: then it is no place of models."""
     key = _KEY if environ.get(_KEY) else ""
     if url := environ.get(_ADDRESS):
-        seen = await look_at([url.rstrip("/")]) if ask else None
+        base = _checked(url, _ADDRESS)
+        seen = await look_at([base]) if ask else None
         if seen and seen.is_groundwire:
             return []
-        return [FoundUpstream("default", _ADDRESS, url.rstrip("/"), _ADDRESS, key, seen, was_asked=ask)]
+        return [FoundUpstream("default", _ADDRESS, base, _ADDRESS, key, seen, was_asked=ask)]
     return [FoundUpstream("openai", "OpenAI", OPENAI, api_key=key, was_asked=False)] if key else []
 
 
 async def look_at_upstream(url: str, environ: Mapping[str, str], *, ask: bool) -> FoundUpstream:
     """What is at the address that was named. One that leaves the `/v1` away gets it, where it is there."""
-    try:
-        base = UpstreamConfig(name="named", base_url=url).base_url
-    except ValidationError:
-        raise Mistake(f"--upstream must be a URL such as {OLLAMA}, without user, query or fragment: {url!r}") from None
+    base = _checked(url, "--upstream")
     longer = base if base.endswith("/v1") else f"{base}/v1"
     seen = await look_at(dict.fromkeys([base, longer])) if ask else None
     if seen and seen.is_groundwire:
@@ -109,3 +107,11 @@ async def look_at_upstream(url: str, environ: Mapping[str, str], *, ask: bool) -
     key = _KEY if environ.get(_KEY) and address in (OPENAI, environ.get(_ADDRESS, "").rstrip("/")) else ""
     name, title = (place.name, place.title) if place else ("default", "The server")
     return FoundUpstream(name, title, address, api_key=key, seen=seen, was_asked=ask)
+
+
+def _checked(url: str, origin: str) -> str:
+    """As an upstream takes it. What may hold a password is not repeated."""
+    try:
+        return UpstreamConfig(name="named", base_url=url).base_url
+    except ValidationError:
+        raise Mistake(f"{origin} must be a URL such as {OLLAMA}, without user, query or fragment.") from None

@@ -16,7 +16,7 @@ from pathlib import Path
 from providers.registry import DEFAULT_SEARCH, SERVICES, ProviderEntry
 
 from ..config.keys import HASHED, digest
-from ..config.settings import load
+from ..config.settings import check_text
 from .config_text import Choices, ChosenEngine, config_text, searchers
 from .engine_tries import try_engines
 from .found_upstreams import FoundUpstream, find_upstreams, look_at_upstream
@@ -54,9 +54,9 @@ def _init(given: argparse.Namespace, environ: Mapping[str, str]) -> int:
         key_hash=HASHED + digest(key) if key else "",
         port=_OTHER_PORT if any(found.is_at(_PORT) for found in (upstream, *others)) else _PORT,
     )
-    _write(file, config_text(chosen), given.force)
-    if file is not None:
-        load(file, environ)  # what it cannot read it must not have written
+    text = config_text(chosen)
+    check_text(text, "The config that would be written", environ)
+    _write(file, text, given.force)
     _tell_what_next(chosen, file, key)
     return 0
 
@@ -160,7 +160,7 @@ def _wants_key(given: argparse.Namespace, questions: Questions) -> bool:
 def _engines(given: argparse.Namespace, environ: Mapping[str, str]) -> list[ChosenEngine]:
     """Those that were named, else those whose variable is set and those that need none. Which of the latter answer is
     found out; one that was named is kept all the same."""
-    wanted = [_engine(kind, environ) for kind in given.provider or _usual(environ)]
+    wanted = [_engine(kind, environ) for kind in dict.fromkeys(given.provider or _usual(environ))]
     free = [engine for engine in wanted if engine.sets == "base_url" or not engine.variable]
     entries = [_entry(engine, environ) for engine in free]
     silent = {} if given.offline else asyncio.run(try_engines(entries))

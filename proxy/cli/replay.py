@@ -8,6 +8,7 @@ import argparse
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -37,18 +38,25 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _list(lines: AuditLines, given: argparse.Namespace) -> int:
-    requests = list(lines.requests())
-    shown = requests if given.all else requests[-_SHOWN:]
+    shown = deque(lines.requests(), maxlen=None if given.all else _SHOWN)  # a whole audit may be larger than memory
     if given.json:
         for request in shown:
-            print(harmless_json(json.dumps(request, ensure_ascii=False)))
-    elif not requests:
+            print(_as_json(request))
+    elif not shown:
         print("There is no request in it yet.")
     else:
         print(_table([_cells(request) for request in shown]))
-    if len(shown) < len(requests):
-        print(f"{len(requests) - len(shown)} older ones are not shown: --all shows them.", file=sys.stderr)
+    if len(shown) < lines.count:
+        print(f"{lines.count - len(shown)} older ones are not shown: --all shows them.", file=sys.stderr)
     return 0
+
+
+def _as_json(request: Mapping[str, Any], indent: int | None = None) -> str:
+    try:
+        written = json.dumps(request, ensure_ascii=False, indent=indent)
+    except RecursionError:  # nested as nothing of ours is: it can be read, but not written
+        written = json.dumps({"id": request["id"]}, ensure_ascii=False)
+    return harmless_json(written)
 
 
 def _cells(request: Mapping[str, Any]) -> tuple[str, ...]:
@@ -73,7 +81,7 @@ def _cut(column: str, cell: object) -> str:
 def _local_time(value: object) -> str:
     try:
         return datetime.fromisoformat(str(value)).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    except ValueError:
+    except (ValueError, OverflowError):  # years that no calendar has
         return title(str(value))
 
 
@@ -96,7 +104,7 @@ def _show(lines: AuditLines, wanted: str, *, as_json: bool) -> int:
         return 1
     request = (exact or found)[-1]
     if as_json:
-        print(harmless_json(json.dumps(request, ensure_ascii=False, indent=2)))
+        print(_as_json(request, indent=2))
         return 0
     for line in _before_answer(request):
         print(line)

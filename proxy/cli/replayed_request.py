@@ -13,6 +13,8 @@ from tools.ledger import Source
 from ..values.events import Citation, Event, Proof, TextDelta
 from .terminal_text import address, title
 
+_MOST_STEPS = 1000  # we never write as many
+
 _CALLED, _ASKED = "provider_called", ("model_answered", "model_failed", "model_left", "forwarded")
 _NOT_KEPT = {
     "question": "(The question was not kept: `log.contents` was false when it was asked.)",
@@ -59,12 +61,17 @@ def _line_of(step: Mapping[str, Any]) -> str:
     if step.get("kind") == _CALLED:
         return "  " + _call(step, took)
     if step.get("kind") in _ASKED:
-        words = {"model_failed": f"failed ({_text(step, 'code') or step.get('status')})", "model_left": "broken off"}
-        said = words.get(
-            str(step.get("kind")), f"{step.get('input_tokens', 0)} + {step.get('output_tokens', 0)} tokens"
-        )
+        said = _said_of_model(step)
         return "  " + "  ".join(part for part in ("asked", _text(step, "upstream"), said, took) if part)
     return ""
+
+
+def _said_of_model(step: Mapping[str, Any]) -> str:
+    if step.get("kind") == "model_failed":
+        return f"failed ({_text(step, 'code') or _number(step, 'status')})"
+    if step.get("kind") == "model_left":
+        return "broken off"
+    return f"{_number(step, 'input_tokens')} + {_number(step, 'output_tokens')} tokens"
 
 
 def _call(step: Mapping[str, Any], took: str) -> str:
@@ -81,7 +88,8 @@ def _call(step: Mapping[str, Any], took: str) -> str:
 
 def _steps(request: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     steps = request.get("steps")
-    return [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
+    known = steps[:_MOST_STEPS] if isinstance(steps, list) else []
+    return [step for step in known if isinstance(step, dict)]
 
 
 def _source(step: Mapping[str, Any], answer: str) -> Source:
@@ -105,6 +113,11 @@ def _proof(step: Mapping[str, Any]) -> Proof:
 def _text(fields: Mapping[str, Any], name: str) -> str:
     value = fields.get(name)
     return title(value) if isinstance(value, str) else ""
+
+
+def _number(fields: Mapping[str, Any], name: str) -> float:
+    value = fields.get(name)
+    return value if isinstance(value, int | float) else 0
 
 
 def _is_number(value: object) -> bool:

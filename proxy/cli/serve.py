@@ -13,7 +13,7 @@ from ..config.secrets import secrets_of
 from ..config.settings import Config, config_file, load
 from ..serving.process import bind, serve
 from ..watching.audit_file import open_audit
-from ..watching.log import hide, set_up
+from ..watching.log import hide
 from . import key
 from .running import mistakes_in_words
 
@@ -27,7 +27,6 @@ def _serve(given: argparse.Namespace) -> int:
     environ = _environment_to_serve(given)
     config = load(given.config, environ, host=given.host, port=given.port)
     hide(secrets_of(config))
-    set_up(config.log, queued=True)
     if config.audit.file:
         open_audit(config.audit).close()  # now, where it can still be said to who started it
     try:
@@ -50,8 +49,7 @@ def _serve(given: argparse.Namespace) -> int:
         hide((*secrets_of(config), *secrets_of(fresh)))
         return _on_port(fresh, port) if fresh.server.port == config.server.port else fresh
 
-    serve(_on_port(config, port), listener, started, reread)
-    return 0
+    return serve(_on_port(config, port), listener, started, reread)
 
 
 def _on_port(config: Config, port: int) -> Config:

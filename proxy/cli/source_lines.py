@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from tools.ledger import Source
 
-from ..values.events import Citation
+from ..values.events import Citation, Proof
 from .gathered_answer import GatheredAnswer
 from .terminal_text import address, harmless, linked, title, wrapped
 
@@ -46,7 +46,7 @@ class SourceLines:
         missing = dict.fromkeys(words for citation in citations for words in citation.proof.unmatched)
         auto = all(citation.auto for citation in citations)
         more = [
-            *([f"{proof.basis}: “{_flat(proof.quote)}”"] if self._verbose and proof.quote else []),
+            *([_quoted(proof)] if self._verbose and proof.quote else []),
             *([f"not in it: {_flat('; '.join(missing))}"] if missing else []),
             *(["marked by Groundwire, not by the model"] if self._verbose and auto else []),
         ]
@@ -59,6 +59,12 @@ class SourceLines:
     def _source(self, source: Source) -> list[str]:
         head = f"[{source.n}] "
         return [self._strong(head + title(source.title)), _INDENT + self._address(source.url)]
+
+
+def _quoted(proof: Proof) -> str:
+    """The passage, and what of the source it is; nobody knows that of one that an earlier answer cited."""
+    passage = f"“{_flat(proof.quote)}”"
+    return f"{proof.basis}: {passage}" if proof.basis else passage
 
 
 def _flat(text: str) -> str:

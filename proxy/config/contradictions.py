@@ -43,6 +43,14 @@ def _open_to_all_pages(config: Config) -> Problems:
         yield ("server", "cors"), "must not be * while there are no client keys; list origins, or set server.keys"
 
 
+def _workers_apart(config: Config) -> Problems:
+    """A conversation that began in one of them could not go on in another, and each would count limits alone."""
+    wanted = config.server.workers
+    if wanted != "auto" and wanted > 1 and config.store == "memory":
+        sentence = "needs a store that all workers share: set `store: redis://host:6379/0`, or leave it at 1"
+        yield ("server", "workers"), sentence
+
+
 def _equal_key_names(config: Config) -> Problems:
     """Written names alone are to blame: a key without one is called by its place, whatever others are called."""
     keys, names = config.server.keys, config.server.key_names
@@ -214,6 +222,7 @@ def _traces_through_socks(config: Config) -> Problems:
 _CHECKS: tuple[Callable[[Config], Problems], ...] = (
     _open_door,
     _open_to_all_pages,
+    _workers_apart,
     _equal_key_names,
     _equal_keys,
     _unpriced_budgets,

@@ -152,8 +152,11 @@ def dotted(path: KeyPath, words: frozenset[str]) -> str:
 
 
 def read(path: Path, environ: Mapping[str, str], schema: type[BaseModel]) -> Document:
-    origin = str(path)
-    text = _text(path)
+    return parse(_text(path), str(path), environ, schema)
+
+
+def parse(text: str, origin: str, environ: Mapping[str, str], schema: type[BaseModel]) -> Document:
+    """The text of a config file; `origin` is what errors call it."""
     document = Document(origin, words=_words(schema))
     try:
         root = _compose(text)

@@ -31,7 +31,7 @@ from . import environment
 from .audit import Audit, AuditConfig
 from .contradictions import contradictions
 from .file import ConfigError as ConfigError
-from .file import Document, read
+from .file import Document, parse, read
 from .keys import ClientKey, Domain, KeyPolicy, key_names
 from .network import NetworkConfig
 from .prices import PricesConfig
@@ -132,6 +132,10 @@ class ServerConfig(_Section):
     retry_floor: Annotated[int, BeforeValidator(no_switch), Field(ge=0, le=1_000_000)] = 10
     """How many retries per ten seconds are always allowed, besides a tenth of the requests. See [when an upstream
     fails](#when-an-upstream-fails).
+    """
+    workers: Annotated[int, BeforeValidator(no_switch), Field(ge=1, le=256)] | Literal["auto"] = 1
+    """How many processes serve, on one address. More than one needs a Redis as [store](#store). `auto` is one for each
+    core, and 1 without a Redis. See [workers](#workers).
     """
 
     @property
@@ -270,6 +274,11 @@ def load(path: Path | None, environ: Mapping[str, str], *, host: str | None = No
     file = config_file(path, environ)
     document = read(file, environ, Config) if file else Document("The environment")
     return _finish(document, environ, host, port)
+
+
+def check_text(text: str, origin: str, environ: Mapping[str, str]) -> None:
+    """Raises the `ConfigError` that a file with this text would."""
+    _finish(parse(text, origin, environ, Config), environ)
 
 
 def from_environment(environ: Mapping[str, str]) -> Config:

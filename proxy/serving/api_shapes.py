@@ -126,7 +126,7 @@ _HEALTH = exactly(
                     "name": TEXT,
                     "type": TEXT,
                     "roles": list_of(one_of("search", "read")),
-                    "state": one_of("ok", "cooling_down", "untried"),
+                    "state": one_of("ok", "failing", "cooling_down", "untried"),
                     "why": TEXT,
                     "until": maybe(MOMENT),
                     "calls": COUNT,

@@ -1,11 +1,12 @@
-"""The web application: routes on FastAPI, behind the edge. Handed a config, hands the server an ASGI application."""
+"""The web application: Starlette's routes, behind the edge. Handed a config, hands the server an ASGI application."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
 from ..callers.flushing import Flushing
@@ -30,6 +31,7 @@ from ..watching.log import RequestLog, lines_dropped
 from ..watching.metrics import Metrics
 from ..watching.optional_listeners import OptionalListeners
 from ..watching.prices import PriceList
+from ..watching.publishing import Publishing
 from ..watching.recent_requests import RecentRequests
 from .admission import Admission
 from .alpha_search_route import AlphaSearchRoute
@@ -55,39 +57,51 @@ from .status_routes import HealthRoute, MetricsRoute
 from .tavily_routes import TavilyExtractRoute, TavilySearchRoute
 from .tool_routes import OpenRoute, SearchRoute
 from .usage_route import UsageRoute
+from .worker_board import BoardRow
 
 _MESSAGES, _MODELS, _VERSION = "/v1/messages", "/v1/models", VERSION.encode()
 _ENGINES = ("/search", "/extract", "/compat/openwebui")  # where we pass for a search engine
 
 
-def build(config: Config, connections: OpenConnections | None = None) -> Edge:
-    """The application as a server runs it. Its parts are closed when the server stops. `connections` are counted."""
+def build(config: Config, connections: OpenConnections | None = None, row: BoardRow | None = None) -> Edge:
+    """The application as a server runs it. Its parts are closed when the server stops. `connections` are counted; `row`
+    is that of one of several workers."""
     optional = OptionalListeners(config, anonymous=lambda: not keys.required)
     metrics = Metrics(
+        **({} if row is None else _of_all_workers(row)),
         log_dropped=lines_dropped,
         audit_dropped=optional.audit_dropped,
         connections=lambda: 0 if connections is None else len(connections),
         turned_away=lambda: 0 if connections is None else connections.turned_away,
         waiting=lambda: admission.waiting + house.upstreams.waiting,
     )
-    house = House(config, cooled_down=metrics.cooled_down)
+    house = House(config, cooled_down=metrics.cooled_down, places=row, workers=row.of if row else 1)
     lag = LoopLag(metrics.lagged)
+    publishing = None
+    if row is not None:
+        metrics.take_over(row.counts_before())
+        publishing = Publishing(metrics, row.write_counts)
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
         await house.store.secret()  # says in the log, once, if a shared store is not there
+        await house.hear_neighbours()
         house.start_indexes()
         lag.start()
         flushing.start()
+        if publishing:
+            publishing.start()
         yield
         lag.stop()
         await background.aclose()
+        if publishing:
+            publishing.stop()
         await flushing.stop()
         await mcp.aclose()
         await house.aclose()
         await optional.aclose()
 
-    app = FastAPI(title="Groundwire", openapi_url=None, docs_url=None, redoc_url=None, lifespan=lifespan)
+    app = Starlette(lifespan=lifespan)
     responses = ResponseState(house.store)
     dialects: dict[str, Dialect] = {
         "/v1/chat/completions": ChatDialect(progress=config.tools.progress == "reasoning"),
@@ -105,8 +119,8 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
     usage = UsageBook(house.store.usage, anonymous=lambda: not keys.required)
     recent = RecentRequests(house.store.requests, contents=config.log.contents, anonymous=lambda: not keys.required)
     flushing = Flushing(limiter.flush, usage.flush, house.store.requests.flush)
-    # Past FastAPI's own error pages and exit stacks: the edge answers for what goes wrong, and costs a tenth of them.
-    admission = Admission(app.router, config.server)
+    # Past Starlette's own error pages: the edge answers for what goes wrong.
+    admission = Admission(app.router, config.server, row)
     edge = Edge(
         admission,
         config.server,
@@ -125,7 +139,7 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
     stored = StoredResponses(responses, lambda: edge.stopping)
     mcp = McpRoute(house)
     page = PageRoute() if config.server.playground else None
-    # Plain Starlette routes on ASGI applications: FastAPI's own machinery would cost twice as much per request.
+    # Plain routes on ASGI applications: FastAPI would cost twice as much per request, and half a second at start.
     app.router.routes += [
         *(Endpoint(path, answer, methods=["POST"]) for path in dialects),
         Endpoint("/v1/responses/{id}", stored, methods=["GET", "DELETE"]),
@@ -159,6 +173,10 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
     # A redirect would name the address as it looks from here: behind TLS that is one without.
     app.router.redirect_slashes = False
     return edge
+
+
+def _of_all_workers(row: BoardRow) -> dict[str, Any]:
+    return {"workers": lambda: row.workers, "restarts": lambda: row.restarts, "others": row.counts_of_others}
 
 
 class _DialectOfPath:

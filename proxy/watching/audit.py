@@ -21,7 +21,7 @@ from .recording import Recording
 from .transcript import Transcript
 
 ROOM = 32 << 20  # characters that may wait, as far as they can be foreseen
-_WEIGHT = 2000  # of a line, besides its answer
+_WEIGHT = 2000  # of a line, besides its steps, its question and its answer
 
 
 class Audit(Listener):
@@ -43,13 +43,13 @@ class Audit(Listener):
 
     def ended(self, request: Observer) -> None:
         if is_listed(request, anonymous=self._anonymous()):
-            self._writer.write(_AuditLine(request))
+            self._writer.write(AuditLine(request))
 
     def close(self) -> None:
         self._writer.close()
 
 
-class _AuditLine:
+class AuditLine:
     """A line that is put together by the thread that writes it."""
 
     def __init__(self, request: Observer) -> None:
@@ -57,7 +57,7 @@ class _AuditLine:
         self._transcript = request.transcript
 
     def __len__(self) -> int:
-        return _WEIGHT + (self._transcript.size if self._transcript else 0)
+        return _WEIGHT + self._recording.weight + (self._transcript.size if self._transcript else 0)
 
     def __str__(self) -> str:
         said: dict[str, Any] = {**self._recording.row(), "steps": self._recording.steps()}

@@ -6,6 +6,7 @@ is counted, and said as soon as there is room again.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import select
 import threading
@@ -13,6 +14,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
+
+log = logging.getLogger("groundwire")
 
 ROOM = 1 << 20  # characters that may wait
 _PAUSE = 0.02  # seconds between two writes: under load many lines then go out with one, and wake the thread once
@@ -133,7 +136,7 @@ class LineWriter:
     def _write(self, lines: list[Line], missing: int) -> None:
         """Lines, with a word about those that are missing before and behind them."""
         before, self._unsaid = self._unsaid, 0
-        said = [*self._about(before), *map(str, lines), *self._about(missing)]
+        said = [*self._about(before), *map(self._text, lines), *self._about(missing)]
         start = "\n" if self._torn else ""
         data = (start + "\n".join(said) + "\n").encode(self._encoding, "backslashreplace")
         written = self._put_out(data)
@@ -144,6 +147,15 @@ class LineWriter:
             self._failed += len(lines) - of_lines
         if written:
             self._torn = data[written - 1 : written] != b"\n"
+
+    def _text(self, line: Line) -> str:
+        """What goes wrong with one line must not end the thread that writes all of them."""
+        try:
+            return str(line)
+        except Exception:
+            log.exception("a line could not be put together, and is lost")
+            self._failed += 1
+            return self._lost(1)
 
     def _about(self, missing: int) -> list[str]:
         return [self._lost(missing)] if missing else []
@@ -183,3 +195,21 @@ class _Descriptor:
         ready = select.poll()
         ready.register(self._number, select.POLLOUT)
         return bool(ready.poll(0))
+
+
+class HurriedWriter:
+    """For a process that has few lines, no thread, and no time to wait for a reader."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.dropped = 0
+
+    def write(self, line: str) -> None:
+        ready = select.poll()
+        ready.register(self._descriptor, select.POLLOUT)
+        data = line.encode("utf-8", "backslashreplace")[: select.PIPE_BUF - 1] + b"\n"  # as much as cannot block
+        try:
+            taken = bool(ready.poll(0)) and os.write(self._descriptor, data) > 0
+        except OSError:
+            taken = False
+        self.dropped += not taken

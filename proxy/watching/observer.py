@@ -86,7 +86,7 @@ class Observer:
         self._listeners = (*self._listeners, listener)
 
     def tell(self, step: Step) -> None:
-        if not self._listeners:
+        if not self._listeners or self.ended:  # what comes after the end would be kept for nobody
             return
         seconds = time.perf_counter() - self.began
         if len(self.steps) < MOST_STEPS:

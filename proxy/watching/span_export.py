@@ -93,9 +93,10 @@ class _LastWords(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.said = "no reason was given"
-        sdk = logging.getLogger("opentelemetry")
+        sdk = logging.getLogger("opentelemetry")  # elsewhere it repeats what clients wrote into their headers
         sdk.propagate = False
-        sdk.addHandler(self)
+        sdk.addHandler(logging.NullHandler())
+        logging.getLogger("opentelemetry.exporter").addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
         self.said = record.getMessage()

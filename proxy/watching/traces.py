@@ -19,11 +19,12 @@ from opentelemetry.util.types import AttributeValue
 from providers.base import ProviderCall
 
 from . import trace_names as names
-from .contents import printable
+from .contents import printable, whole_characters
 from .counted import is_counted
 from .log import without_secrets
 from .observer import Listener, Observer
 from .steps import (
+    TOOLS,
     Forwarded,
     ModelAnswered,
     ModelAsked,
@@ -39,10 +40,9 @@ from .steps import (
 _SECOND = 1_000_000_000  # nanoseconds
 _LONGEST_NAME = 200  # characters: paths and models' names are the clients' words
 _LONGEST_CONTENT = 1000
-_TOOLS = {"search": "web_search", "read": "open_page"}
-_ANSWERED = ("ok", "empty")
 _NO_FAULT = ("ok", "client_left", "client_stalled", "client_cancelled")
 _STORED = re.compile(r"(/v1/(?:responses|models|groundwire/requests))/[^/]+")
+_NOWHERE = (0, 401, 404, 405)  # nothing was sent, the key was refused, or no such route
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 Attributes = dict[str, AttributeValue]
@@ -148,7 +148,7 @@ class _Trace:
             attributes[names.QUERY if search else names.URL] = _shown(step.asked, _LONGEST_CONTENT)
         name, start = f"{operation} {step.provider}", now - round(step.seconds * _SECOND)
         span = self._span(name, SpanKind.CLIENT, start, attributes, self._tool_of(step))
-        failed = step.outcome not in _ANSWERED
+        failed = not step.answered
         self._close(span, {names.ERROR: step.outcome} if failed else {}, failed=failed, now=now)
 
     def end(self, request: Observer) -> None:
@@ -177,12 +177,13 @@ class _Trace:
             names.TOOL_TYPE: names.FUNCTION,
         }
         if self._contents:
-            attributes[names.ARGUMENTS] = _shown(orjson.dumps([*contents]).decode(), _LONGEST_CONTENT)
+            texts = [{name: whole_characters(text) for name, text in said.items()} for said in contents]
+            attributes[names.ARGUMENTS] = _shown(orjson.dumps(texts).decode(), _LONGEST_CONTENT)
         return self._span(f"{names.EXECUTE_TOOL} {tool}", SpanKind.INTERNAL, self._now(), attributes)
 
     def _tool_of(self, call: ProviderCall) -> Span | None:
         """On whose behalf a provider was asked: of tools that run together, the one that asked for this very thing."""
-        alike = [tool for tool in self._tools if tool.name == _TOOLS[call.role]]
+        alike = [tool for tool in self._tools if tool.name == TOOLS[call.role]]
         exact = [tool for tool in alike if any(call.asked in texts.values() for texts in tool.contents)]
         return next((tool.span for tool in (*exact, *alike, *self._tools)), None)
 
@@ -256,8 +257,8 @@ def _is_fault(request: Observer) -> bool:
 
 
 def _route(request: Observer) -> str:
-    """The path without what a client chose of it; empty where nothing is served there."""
-    return "" if request.status in (0, 404) else _STORED.sub(r"\1/{id}", request.path)[:_LONGEST_NAME]
+    """The path without the ids in it; empty where nothing is served there, or nobody looked whether something is."""
+    return "" if request.status in _NOWHERE else _shown(_STORED.sub(r"\1/{id}", request.path))
 
 
 def _shown(text: str, longest: int = _LONGEST_NAME) -> str:

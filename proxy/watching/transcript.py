@@ -1,5 +1,5 @@
 """What was asked and what was answered, for the audit of who has consented to both. Handed the messages of a request,
-and its answer as it leaves; hands on two texts. Nothing is read before they are wanted: then the request is over.
+and its answer as it leaves; hands on two texts. The answer is read when it is wanted: then the request is over.
 """
 
 from __future__ import annotations
@@ -21,17 +21,22 @@ _CUT = "…"
 class Transcript:
     """`size` is how much is held for it."""
 
-    __slots__ = ("_kind", "_messages", "_parts", "_secrets", "size")
+    __slots__ = ("_kind", "_parts", "_question", "_secrets", "size")
 
     def __init__(self) -> None:
-        self._messages: Sequence[object] = ()
+        self._question: str | None = None
         self._secrets: Collection[str] = ()  # the caller's own
         self._kind = ""
         self._parts: list[bytes] = []
         self.size = 0
 
     def ask(self, messages: Sequence[object], secrets: Collection[str]) -> None:
-        self._messages, self._secrets = messages, secrets
+        """Only what the user said last is kept: a line may wait for a disk, and a whole conversation would with it."""
+        self._secrets = secrets
+        asked = next((message for message in reversed(messages) if role_of(message) == "user"), None)
+        if asked is not None:
+            self._question = text_of(asked, "\n")[: MOST_TEXT + 1]
+            self.size += len(self._question)
 
     def send(self, message: Mapping[str, Any]) -> None:
         """A message of ASGI on its way out."""
@@ -44,8 +49,7 @@ class Transcript:
 
     def question(self) -> str | None:
         """What the user said last; None where no model was asked."""
-        asked = next((message for message in reversed(self._messages) if role_of(message) == "user"), None)
-        return None if asked is None else self._shown(text_of(asked, "\n"))
+        return None if self._question is None else self._shown(self._question)
 
     def answer(self) -> str | None:
         """None where nothing was said that could be read."""
@@ -60,7 +64,7 @@ class Transcript:
 
 
 def _streamed(raw: bytes) -> Iterator[str]:
-    events = SSEDecoder(limit=MOST_BYTES)
+    events = SSEDecoder(limit=len(raw))  # an event without an end may be all that there is
     for payload in [*events.feed(raw), *events.flush()]:
         said = _loaded(payload)
         if said.get("type") == "response.output_text.delta":

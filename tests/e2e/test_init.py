@@ -314,3 +314,26 @@ def test_whoever_goes_away_gets_no_file(tmp_path: Path, key: str) -> None:
         code, shown = terminal.ended(), terminal.written
     assert (code, "Traceback" in shown) == (130, False)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("url", ["not a url", "http://user:geheim@127.0.0.1:9/v1", "http://127.0.0.1:9/v1?key=geheim"])
+def test_a_variable_that_names_no_server_is_said_before_anything_is_written(tmp_path: Path, url: str) -> None:
+    (tmp_path / "config.yaml").write_text("mine")
+    env = {"OPENAI_BASE_URL": url}
+    said = groundwire(tmp_path, "init", *OFFLINE, "--force", code=2, env=env).stderr
+    assert "OPENAI_BASE_URL must be a URL such as" in said
+    assert "geheim" not in said
+    assert (tmp_path / "config.yaml").read_text() == "mine"
+
+
+def test_an_engine_that_is_named_twice_is_written_once(tmp_path: Path) -> None:
+    twice = ["--provider", "duckduckgo", "--provider", "duckduckgo"]
+    assert written(tmp_path, *OFFLINE, *twice).tools.search == ["duckduckgo"]
+
+
+def test_what_cannot_be_read_is_not_written(tmp_path: Path) -> None:
+    """Whatever it is: a config that worked is not replaced by one that does not."""
+    (tmp_path / "config.yaml").write_text("mine")
+    env = {"GROUNDWIRE_KEYS": "schlüssel"}
+    groundwire(tmp_path, "init", *OFFLINE, "--force", code=2, env=env)
+    assert (tmp_path / "config.yaml").read_text() == "mine"

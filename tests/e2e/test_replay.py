@@ -128,6 +128,8 @@ def test_nothing_that_a_terminal_obeys_is_printed(file: Path, tmp_path: Path) ->
             "cached": True,
         },
         {"kind": "model_failed", "upstream": HOSTILE, "code": HOSTILE},
+        {"kind": "model_failed", "upstream": "local", "status": HOSTILE},
+        {"kind": "model_answered", "upstream": "local", "input_tokens": HOSTILE, "output_tokens": [HOSTILE]},
         {
             "kind": "cited",
             "n": 1,
@@ -159,12 +161,37 @@ def test_nothing_that_a_terminal_obeys_is_printed(file: Path, tmp_path: Path) ->
         {"searches": 5, "time": 12, "model": None, "key": [], "outcome": {}, "ms": "long", "why": 1},
         {"question": 5, "answer": ["x"]},
         {"steps": [{"kind": "cited", "n": "1", "url": 5, "title": None, "cited_text": [], "basis": "faith"}]},
+        {"time": "0001-01-01T00:00:00+14:00"},
+        {"time": "9999-12-31T23:59:59-14:00"},
     ],
 )
 def test_fields_of_another_kind(file: Path, tmp_path: Path, wrong: dict[str, Any]) -> None:
     write(file, line(1, **wrong))
     assert "req_0001" in replay(tmp_path, str(file)).stdout
     assert "req_0001" in replay(tmp_path, str(file), "req_0001").stdout
+
+
+def test_what_is_nested_deeper_than_anything_of_ours(file: Path, tmp_path: Path) -> None:
+    """As deep as a line can be read at all."""
+    write(file, f'{{"id": "req_0001", "more": {"[" * 1000}{"]" * 1000}}}')
+    for arguments in ([], ["req_0001"], ["--json"], ["req_0001", "--json"]):
+        assert "req_0001" in replay(tmp_path, str(file), *arguments).stdout
+
+
+def test_of_a_line_that_cites_without_end_the_first_sources_are_shown(file: Path, tmp_path: Path) -> None:
+    """Each is looked for in the answer, so a line that others wrote could take hours."""
+    steps = [{"kind": "cited", "n": n, "url": f"https://a.example/{n}", "title": "A page"} for n in range(1, 3000)]
+    write(file, line(1, steps=steps, answer="It is so."))
+    shown = replay(tmp_path, str(file), "req_0001")
+    assert [f"[{n}] A page" for n in range(1, 1001)] == re.findall(r"\[\d+\] A page", shown.stdout)
+
+
+def test_a_file_whose_compressed_text_is_broken(file: Path, tmp_path: Path) -> None:
+    """The beginning is right, so it passes for such a file until it is read."""
+    whole = bytearray(gzip.compress(b"".join(json.dumps(line(number)).encode() + b"\n" for number in range(1000))))
+    whole[10:20] = b"\xff" * 10
+    (tmp_path / "x.gz").write_bytes(whole)
+    assert "cannot be read" in replay(tmp_path, str(tmp_path / "x.gz"), code=2).stderr
 
 
 def test_a_failover_and_a_failed_model_are_seen(file: Path, tmp_path: Path) -> None:

@@ -271,6 +271,13 @@ def test_the_passage_where_more_is_wanted() -> None:
     assert "    snippet: “Air scatters blue light.”" in tty.seen.lines
 
 
+def test_a_passage_of_which_nobody_knows_what_it_is() -> None:
+    """An earlier answer cited it."""
+    tty = DrawnOn(80, 20)
+    live(tty, [TextDelta("Blue [1]."), Citation(5, 8, SKY, Proof("Air scatters blue light."))], verbose=True)
+    assert "    “Air scatters blue light.”" in tty.seen.lines
+
+
 def test_plain_text_in_a_pipe() -> None:
     out, err = io.StringIO(), io.StringIO()
     view = view_for(out, err, activity())
