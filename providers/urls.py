@@ -20,7 +20,8 @@ def canonical(url: str) -> str:
     """The spelling under which two URLs count as one page: http or https, with or without `www.`, a slash at the end,
     a default port, a fragment, tracking parameters."""
     url = encode_url(url).partition("#")[0]
-    if scheme_of(url) not in _DEFAULT_PORTS:
+    scheme = scheme_of(url)
+    if scheme not in _DEFAULT_PORTS:
         return url
     try:
         parts = urlsplit(url)
@@ -29,7 +30,7 @@ def canonical(url: str) -> str:
         return url
     user = parts.netloc.rpartition("@")[0]
     site = f"{user}@{host}" if user else host
-    site = site if port in (None, _DEFAULT_PORTS[parts.scheme]) else f"{site}:{port}"
+    site = site if port in (None, _DEFAULT_PORTS[scheme]) else f"{site}:{port}"
     query = "&".join(field for field in parts.query.split("&") if not _TRACKING.fullmatch(field.partition("=")[0]))
     return site + parts.path.rstrip("/") + (f"?{query}" if query else "")
 
