@@ -36,6 +36,9 @@ _LISTED = re.compile(rf"^[ \t>*-]*\[({NUMBER})\][ \t:]", re.MULTILINE)  # a list
 _MOST_NUMBER = 999  # that a marker can hold
 _MOST_MARKER = 5000  # characters of one that holds an address
 _MOST_LINKS = 10_000  # of ours in a conversation; those beyond stay as they are
+_PIECE = 32 * 1024  # characters that one regular expression is given: it lets nobody else go on meanwhile
+_LONGEST_NUMBERS = 64  # characters of a marker that may stand across two pieces
+_NEXT_SPACE = re.compile(r"\s")
 _MOST_CODE_MARKS = 50_000  # of a conversation; in texts beyond them code is not told from prose
 
 
@@ -170,7 +173,7 @@ class _Reader:
         pieces: list[str] = []
         done = 0
         for start, end in self._prose(text):
-            pieces += text[done:start], _AUTO_MARKER.sub("", text[start:end])
+            pieces += text[done:start], _substituted(_AUTO_MARKER, "", text[start:end])
             done = end
         return "".join(pieces) + text[done:]
 
@@ -187,7 +190,7 @@ class _Reader:
         pieces: list[str] = []
         done = 0
         for start, end in self._prose(text):
-            pieces += text[done:start], _OUR_LINK.sub(bare, text[start:end])
+            pieces += text[done:start], _substituted(_OUR_LINK, bare, text[start:end])
             done = end
         return "".join(pieces) + text[done:]
 
@@ -237,8 +240,28 @@ def _is_auto(text: str, place: slice) -> bool:
 def _without_ours(text: str) -> str:
     """Less our links, and less all markers that the model did not write: their numbers are no numbers of its own."""
     if AUTO_LEAD in text:
-        text = _AUTO_MARKER.sub("", text)
-    return _OUR_LINK.sub("", text) if "[[" in text else text
+        text = _substituted(_AUTO_MARKER, "", text)
+    return _substituted(_OUR_LINK, "", text) if "[[" in text else text
+
+
+def _substituted(pattern: re.Pattern[str], by: str | Callable[[re.Match[str]], str], text: str) -> str:
+    if len(text) <= 2 * _PIECE:
+        return pattern.sub(by, text)
+    return "".join(pattern.sub(by, piece) for piece in _pieces(text))
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """The text in pieces that end at the end of a line, else of a word: none of what is looked for goes on behind it.
+    Where a piece has neither it ends anywhere, and what stands there is not seen."""
+    start = 0
+    while start < len(text):
+        stop = start + _PIECE
+        line = text.rfind("\n", start, stop) + 1
+        if not line:
+            space = _NEXT_SPACE.search(text, stop, stop + _PIECE)
+            line = space.end() if space else stop + _PIECE
+        yield text[start:line]
+        start = line
 
 
 def _with_texts(content: Any, change: Callable[[str], str]) -> Any:
@@ -263,9 +286,13 @@ def _without_footer(text: str) -> str:
 def _highest_number(text: str, start: int, end: int, known: int) -> int:
     """The highest number in brackets between these places, if it is above `known`. Looks for higher ones alone: then a
     million brackets with the same number cost one look."""
-    while known < _MOST_TAKEN and (marker := _numbered_above(known).search(text, start, end)):
-        known = max(n for n in map(int, marker.group(1).split(",")) if n <= _MOST_TAKEN)
-        start = marker.end()
+    while start < end and known < _MOST_TAKEN:
+        stop = min(start + _PIECE + _LONGEST_NUMBERS, end)
+        if marker := _numbered_above(known).search(text, start, stop):
+            known = max(n for n in map(int, marker.group(1).split(",")) if n <= _MOST_TAKEN)
+            start = marker.end()
+        else:
+            start += _PIECE
     return known
 
 

@@ -17,6 +17,7 @@ import orjson
 from tools.ledger import Source
 from tools.toolbox import tool_named
 
+from ..values.apart import apart
 from ..values.dialect import REQUEST_ID, Decoded
 from ..values.errors import refuse
 from ..values.events import (
@@ -205,7 +206,7 @@ class ChatDialect:
         self._progress = progress  # are searches shown as reasoning?
 
     async def decode(self, raw: bytes, owner: str) -> Decoded:
-        request = decode(raw)
+        request = await apart(len(raw), decode, raw)
         writer = partial(ChatWriter, request, progress=self._progress)
         return Decoded(request, writer, forward_to="/chat/completions")
 

@@ -11,6 +11,7 @@ import orjson
 
 from ...answering.turns import keys_in
 from ...store.store import Store
+from ...values.apart import apart
 from ...values.dialect import REQUEST_ID, Decoded
 from ...values.events import Event, Failed
 from ...values.messages import said_since_question
@@ -35,10 +36,10 @@ class MessagesDialect:
         self._models = models
 
     async def decode(self, raw: bytes, owner: str) -> Decoded:
-        asked = decode(raw)
+        asked = await apart(len(raw), decode, raw)
         model, accepted = await self._model(asked.model, owner)
         handles = Handles(await self._store.secret(), owner)
-        talk = conversation(asked.system, asked.messages, asked.tools, handles)
+        talk = await apart(len(raw), conversation, asked.system, asked.messages, asked.tools, handles)
         request = ChatRequest(
             {**asked.body, "model": model, "messages": talk.messages},
             asked.raw,

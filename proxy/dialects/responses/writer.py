@@ -5,6 +5,7 @@ must be kept of it is kept before the client hears of its end.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import orjson
@@ -34,7 +35,11 @@ class ResponseWriter:
         self._asked = asked
         self._ancestors = ancestors
         self._own = own
-        self._items = [{"id": new_id("msg"), **item} for item in asked.items]
+
+    @cached_property
+    def _items(self) -> list[dict[str, Any]]:
+        """The request's input as it is stored: each item with an id, its own or ours."""
+        return [item if "id" in item else {"id": new_id("msg"), **item} for item in self._asked.items]
 
     def feed(self, events: Sequence[Event]) -> bytes:
         return self._encoder.feed(events)
