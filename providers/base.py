@@ -7,7 +7,7 @@ and may return plain mappings with these field names; `as_results` and `as_page`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -87,13 +87,17 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class ProviderCall:
-    """What became of one call of a provider, for those who watch: no word in it comes from a client."""
+    """What became of one call of a provider, for those who watch. What was `asked` is people's: who may not show
+    contents does not show it."""
 
     provider: str  # as the operator calls it
     role: Role
     outcome: Outcome
     cached: bool  # an earlier answer that was kept
     seconds: float  # as the asker felt them, with the wait for its turn
+    asked: str = field(default="", repr=False)  # the query, or the page's URL
+    size: int = 0  # bytes of the texts that it brought
+    results: int | None = None  # hits of a search that brought some
 
 
 Observe = Callable[[ProviderCall], None]
@@ -109,6 +113,15 @@ class Inspectable(Protocol):
     """A provider that can tell more than whether it answers."""
 
     async def inspect(self) -> Inspection: ...
+
+
+@runtime_checkable
+class Remarking(Protocol):
+    """A provider that notices more than it can put into an answer."""
+
+    @property
+    def remark(self) -> str:
+        """What it noticed the last time, for the operator; empty if nothing."""
 
 
 @runtime_checkable
@@ -145,6 +158,18 @@ def _told(answer: object, note: object) -> tuple[str, str]:
 def is_whole(value: SearchResults | Page) -> bool:
     """An answer from which something is missing is a stopgap: the next one may be better."""
     return isinstance(value, Page) or not value.partial
+
+
+def size_of(value: SearchResults | Page) -> int:
+    """Bytes, in UTF-8, of what there is to read in it."""
+    if isinstance(value, Page):
+        return _bytes(value.title) + _bytes(value.text)
+    hits = (text for hit in value.results for text in (hit.title, hit.url, hit.snippet))
+    return _bytes(value.answer) + sum(map(_bytes, hits))
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def _hits(rows: object) -> tuple[SearchResult, ...]:

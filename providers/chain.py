@@ -26,6 +26,7 @@ from .base import (
     SearchResults,
     as_page,
     as_results,
+    size_of,
 )
 from .errors import BadRequest, NoResults, NotAllowed, Outcome, PageBlocked, ProviderError, Unavailable
 from .gateway import ProviderGateway
@@ -40,7 +41,7 @@ _OUTSIDE = Guard()
 _INSIDE = "found only addresses that may not be shown"
 _LIST_INSIDE = "list the private network whose addresses it names in `tools.allow_networks`"
 
-T = TypeVar("T")
+T = TypeVar("T", SearchResults, Page)
 
 Providers = Literal["private"] | frozenset[str] | None  # who may be asked: those that tell nobody, some by name, or all
 IsPublic = Callable[[str], Awaitable[bool]]
@@ -138,7 +139,7 @@ class SearchChain:
 
             return await self._gateway.ask(member, "search", wanted, work, caller)
 
-        fall_over = _FallOver("search", public_fallback=self._public_fallback, observe=observe)
+        fall_over = _FallOver("search", wanted.text, public_fallback=self._public_fallback, observe=observe)
         results, age, name = await fall_over.first(self._order(provider, only), ask)
         return Found(results, name, tuple(fall_over.failures), age)
 
@@ -188,7 +189,7 @@ class ReadChain:
                 await clearance.check()
             return await self._gateway.ask(member, "read", canonical(url), work, caller)
 
-        fall_over = _FallOver("read", public_fallback=self._public_fallback, observe=observe)
+        fall_over = _FallOver("read", url, public_fallback=self._public_fallback, observe=observe)
         try:
             page, age, name = await fall_over.first(readers, ask)
         except AllFailed:
@@ -245,11 +246,12 @@ _NOBODY: dict[Role, str] = {"search": "No search provider had an answer", "read"
 
 
 class _FallOver:
-    """One walk down a chain: who failed so far, and who may still be asked."""
+    """One walk down a chain: who failed so far, and who may still be asked. `asked` is what for, in words."""
 
-    def __init__(self, role: Role, *, public_fallback: bool, observe: Observe | None) -> None:
+    def __init__(self, role: Role, asked: str, *, public_fallback: bool, observe: Observe | None) -> None:
         self.failures: list[Failure] = []
         self._role = role
+        self._asked = asked
         self._public_allowed = True
         self._public_fallback = public_fallback
         self._observe = observe
@@ -283,12 +285,23 @@ class _FallOver:
         except ProviderError as error:
             self._report(member, error.outcome, began)
             raise
-        self._report(member, "ok", began, cached=age is not None)
+        self._report(member, "ok", began, answer, cached=age is not None)
         return answer, age
 
-    def _report(self, member: NamedProvider, outcome: Outcome, began: float, *, cached: bool = False) -> None:
+    def _report(
+        self,
+        member: NamedProvider,
+        outcome: Outcome,
+        began: float,
+        answer: SearchResults | Page | None = None,
+        *,
+        cached: bool = False,
+    ) -> None:
         assert self._observe is not None
-        self._observe(ProviderCall(member.name, self._role, outcome, cached, time.monotonic() - began))
+        seconds = time.monotonic() - began
+        size = size_of(answer) if answer else 0
+        results = len(answer.results) if isinstance(answer, SearchResults) else None
+        self._observe(ProviderCall(member.name, self._role, outcome, cached, seconds, self._asked, size, results))
 
 
 def _permitted(members: Sequence[NamedProvider], role: Role, only: Providers) -> tuple[NamedProvider, ...]:

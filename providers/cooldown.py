@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import ceil
 
 from .base import Role
@@ -29,6 +30,14 @@ class CoolingDown(ProviderError):
     """The provider was left out, because it failed a short while ago."""
 
     outcome = "cooling_down"
+
+
+@dataclass(frozen=True, slots=True)
+class Resting:
+    """A provider that is left alone: why, and for how many seconds from now."""
+
+    reason: str
+    seconds: float
 
 
 class Breaker:
@@ -53,6 +62,9 @@ class Breaker:
         if self._probing:
             return f"another call is finding out whether it is back ({self._reason})"
         return ""
+
+    def resting(self, now: float) -> Resting | None:
+        return Resting(self._reason, self._until - now) if self._open and now < self._until else None
 
     def begin(self) -> int:
         self._probing = self._open
@@ -113,6 +125,12 @@ class Cooldown:
         self._cooled_down = cooled_down
         self._account = Breaker()
         self._trouble: dict[Role, Breaker] = {"search": Breaker(), "read": Breaker()}
+
+    def resting(self) -> Resting | None:
+        """For the longest time of those that it may not be asked for something; None if it may be asked for all."""
+        now = self._clock()
+        found = (breaker.resting(now) for breaker in (self._account, *self._trouble.values()))
+        return max(filter(None, found), key=lambda rest: rest.seconds, default=None)
 
     def check(self, role: Role) -> None:
         now = self._clock()

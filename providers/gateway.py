@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from .base import Page, Role, SearchQuery, SearchResults
 from .cache import Cache, Question
-from .cooldown import Cooldown, CooledDown
+from .cooldown import Cooldown, CooledDown, Resting
 from .errors import ProviderError, TimedOut, Unavailable
 from .limits import Throttle
 from .registry import NamedProvider
@@ -67,6 +67,11 @@ class ProviderGateway:
         question = Question(member.name, role, subject)
         return await self._cache.answer(question, caller, lambda: client.call(role, work), private=member.private)
 
+    def resting(self, name: str) -> Resting | None:
+        """Whether the provider of this name is left alone."""
+        client = self._clients.get(name)
+        return client.resting() if client else None
+
 
 class ProviderClient:
     """The way to one provider."""
@@ -77,6 +82,9 @@ class ProviderClient:
         self._timeout = float(own) if isinstance(own, int | float) else None
         self._throttle = Throttle(member.limits)
         self._cooldown = cooldown
+
+    def resting(self) -> Resting | None:
+        return self._cooldown.resting()
 
     async def call(self, role: Role, work: Callable[[], Awaitable[T]]) -> T:
         self._cooldown.check(role)

@@ -60,7 +60,8 @@ class House:
         self.readers = [self.providers[name] for name in tools.read]
         fallback = tools.public_fallback
         self.store = open_store(config.store)
-        gateway = ProviderGateway(config.cooldown, config.cache, _shared(self.store, config), cooled_down=cooled_down)
+        shared = _shared(self.store, config)
+        gateway = self.gateway = ProviderGateway(config.cooldown, config.cache, shared, cooled_down=cooled_down)
         self.search = self.read = None
         self._search_chain = partial(SearchChain, public_fallback=fallback, gateway=gateway, guard=guard)
         if self.searchers:

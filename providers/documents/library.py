@@ -27,7 +27,7 @@ from . import keeping
 from .folder import Folder, Look, Stamp
 from .index import Counts, Hit, Index, is_broken, is_out_of_room
 from .reading import needs_no_parser, read_passages
-from .report import Progress, Report, summary
+from .report import IndexState, Progress, Report, summary
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -116,6 +116,14 @@ class Library:
         skipped = [*counts.skipped, *passing, *self._seen.skipped]
         kinds, kept = self._seen.kinds, self._file is not None
         return Report(counts.documents, counts.equal, skipped, kinds, kept, self._progress)
+
+    def state(self) -> IndexState:
+        documents, skipped = self._told or (self._progress.ready, len(self._seen.skipped))
+        left = self._progress.left
+        if left or self._looked is None:
+            looking = self._looking is not None and not self._looking.done()
+            return IndexState(self._progress.ready, left, skipped, "reading" if looking else "waiting")
+        return IndexState(documents, 0, skipped, "ready")
 
     async def aclose(self) -> None:
         if self._looking is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from .folder import OTHER_KIND
 
@@ -21,6 +21,16 @@ class Progress:
     @property
     def left(self) -> int:
         return self.total - self.ready
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """The same in figures that are known without looking."""
+
+    documents: int
+    pending: int
+    skipped: int
+    state: Literal["waiting", "reading", "ready"]  # before the first look; while one goes on; after it
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,13 @@ class Indexing(Protocol):
     async def indexed(self, watch: Callable[[Progress], None] | None = None) -> Report: ...
 
     async def index_report(self) -> Report: ...
+
+
+@runtime_checkable
+class Indexed(Protocol):
+    """A provider that can say at once how far its index is."""
+
+    def index_state(self) -> IndexState: ...
 
 
 def summary(report: Report) -> str:

@@ -24,7 +24,7 @@ from ..documents.index import MOST_WORDS, Hit
 from ..documents.keeping import MEMORY, default_file
 from ..documents.library import READ_LIMIT, Library
 from ..documents.reading import INSIDE, needs_no_parser, read_document
-from ..documents.report import Progress, Report
+from ..documents.report import IndexState, Progress, Report
 from ..documents.words import question_words
 from ..errors import NoResults, Unavailable
 from ..queries import days_of
@@ -89,6 +89,9 @@ class Local:
 
     async def index_report(self) -> Report:
         return await self._library.report()
+
+    def index_state(self) -> IndexState:
+        return self._library.state()
 
     # The contract of a provider
 

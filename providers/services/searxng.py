@@ -80,9 +80,13 @@ class Searxng:
             raise self._nothing()
         return found
 
+    @property
+    def remark(self) -> str:
+        return f"engines that did not answer: {', '.join(self._silent)}" if self._silent else ""
+
     async def inspect(self) -> Inspection:
         """What of the settings it ignores silently, and which engines kept silent in the last search."""
-        remark = f"engines that did not answer: {', '.join(self._silent)}" if self._silent else ""
+        remark = self.remark
         try:
             known = await self._api.get("/config", {})
         except ProviderError:  # some keep it to themselves

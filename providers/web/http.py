@@ -31,13 +31,17 @@ from .names import resolve_host
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 
+def release() -> str:
+    """Which of ours this is; 0 where nothing is installed."""
+    try:
+        return version("groundwire")
+    except PackageNotFoundError:
+        return "0"
+
+
 def _user_agent() -> str:
     """Who we are: no browser's name, so that a site may choose."""
-    try:
-        release = version("groundwire")
-    except PackageNotFoundError:
-        release = "0"
-    return f"Groundwire/{release} (reads a page for a language model, when asked to)"
+    return f"Groundwire/{release()} (reads a page for a language model, when asked to)"
 
 
 USER_AGENT = _user_agent()

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
-from urllib.parse import unquote
 
 from ..values.usage_rows import FIGURES, KEPT_DAYS, Figures, RowName, UsageStore
+from ..watching.counted import is_counted
 from ..watching.observer import Listener, Observer
 from .limits import DAY
 
@@ -24,9 +24,6 @@ _MOST_MODELS = 20
 _LONGEST_NAME = 200
 _MOST_WAITING = 5000  # rows that are not in the store yet
 _WELL = ("ok", "client_left", "client_cancelled")
-_COUNTED = ("/v1/", "/compat/")
-_ENGINES = frozenset({"/search", "/extract", "/mcp"})
-_UNCOUNTED = ("/v1/groundwire/", "/v1/models")
 
 
 class UsageBook(Listener):
@@ -63,10 +60,7 @@ class UsageBook(Listener):
         _add(self._waiting, name, figures)
 
     def _counts(self, request: Observer) -> bool:
-        path = unquote(request.path)  # as it is routed
-        if not _is_counted(path, request) or path.startswith(_UNCOUNTED):
-            return False
-        return bool(request.caller) or self._anonymous()
+        return is_counted(request) and (bool(request.caller) or self._anonymous())
 
     def _look_at_the_clock(self) -> None:
         today = int(self._now() // DAY)
@@ -110,12 +104,6 @@ class UsageBook(Listener):
                     _add(rows, name, figures)
         shown = [_row(name, rows[name]) for name in sorted(rows) if key is None or name.key == key]
         return shown, complete
-
-
-def _is_counted(path: str, request: Observer) -> bool:
-    """At the root some clients of SearXNG search; whoever else comes there only looks."""
-    searched = path == "/" and request.summary.searches > 0
-    return searched or path in _ENGINES or path.startswith(_COUNTED)
 
 
 def _add(rows: dict[RowName, Figures], name: RowName, figures: Sequence[float]) -> None:

@@ -6,7 +6,6 @@ its turn at any HTTP error; only a body that is none is refused.
 from __future__ import annotations
 
 import asyncio
-import time
 from datetime import UTC, datetime
 
 import orjson
@@ -29,7 +28,8 @@ from ..values.errors import RequestError
 from ..values.language import accepted_language
 from .bodies import read_body
 from .delivery import send_json, while_connected
-from .tool_routes import check_permission, in_time, session_for, tell_tool
+from .telling import RunningTool
+from .tool_routes import check_permission, in_time, session_for
 
 _FRAME = 500  # characters around the text of a page
 
@@ -94,23 +94,23 @@ class _Run:
         today = datetime.now(UTC).date()
         given = [search.arguments(today) for search in searches]
         calls = [ToolCall(str(n), WEB_SEARCH, orjson.dumps(one).decode()) for n, one in enumerate(given)]
-        began = time.perf_counter()
+        running = [RunningTool(self._context, WEB_SEARCH, one) for one in given]
         results = await self._session.run(calls)
-        for result, one in zip(results, given, strict=True):
-            tell_tool(self._context, WEB_SEARCH, result.ok, began, one)
+        for result, tool in zip(results, running, strict=True):
+            tool.ended(ok=result.ok)
         texts = [result.text for result in results]
         if any(result.sources for result in results):
             texts[-1] += "\n" + prompts.REF_OF_RESULT
         return texts
 
     async def _read(self, command: OpenPage | Click | Find) -> str:
-        began, ok = time.perf_counter(), False
+        running, ok = RunningTool(self._context, OPEN_PAGE, {"url": command.ref_id}), False
         try:
             text = await self._text_of(command)
             ok = True
         except (BadArguments, Refused, ProviderError) as error:
             text = prompts.NOT_OPENED.format(url=escape(one_line(command.ref_id, 500)), reason=sentence(error))
-        tell_tool(self._context, OPEN_PAGE, ok, began, {"url": command.ref_id})
+        running.ended(ok=ok)
         return text
 
     async def _text_of(self, command: OpenPage | Click | Find) -> str:

@@ -29,6 +29,7 @@ from .bodies import read_body
 from .delivery import Delivery, EventStream, while_connected
 from .forwarded_answer import ForwardedRequest
 from .forwarding import Forwarder
+from .trace import is_wanted, traced
 
 _VERSIONS = ("anthropic-version", "anthropic-beta")
 _ONLY_AS_BYTES = ("logprobs", "audio", "functions")
@@ -152,6 +153,8 @@ class AnswerRoute:
     async def _answer(self, asked: _Asked) -> None:
         context, decoded, prepared = asked.context, asked.decoded, asked.prepared
         events = await self._events(context, decoded, prepared)
+        if is_wanted(context, decoded):
+            events = traced(events, context.observer)
         decided = prepared.decision.header
         await self._delivery.deliver(context, asked.send, events, decoded.writer(), decided, asked.stream)
 

@@ -24,10 +24,12 @@ from ..dialects.search_engines import EngineDialect
 from ..house import House
 from ..values.dialect import Dialect
 from ..values.errors import failure
+from ..watching.health import Health
 from ..watching.lag import LoopLag
 from ..watching.log import RequestLog, lines_dropped
 from ..watching.metrics import Metrics
 from ..watching.prices import PriceList
+from ..watching.recent_requests import RecentRequests
 from .admission import Admission
 from .alpha_search_route import AlphaSearchRoute
 from .answer_route import AnswerRoute
@@ -37,11 +39,13 @@ from .edge import Edge
 from .endpoint import Endpoint
 from .forward_route import ForwardRoute
 from .forwarding import Forwarder
+from .health_report import HealthReportRoute
 from .mcp_route import McpRoute
 from .messages_routes import CountTokensRoute
 from .models_route import VERSION, ModelsRoute
 from .open_connections import OpenConnections
 from .openwebui_routes import OpenWebuiLoadRoute, OpenWebuiSearchRoute
+from .requests_route import RequestRoute, RequestsRoute
 from .responses_routes import StoredResponses
 from .searxng_route import SearxngRoute
 from .status_routes import HealthRoute, MetricsRoute
@@ -90,9 +94,11 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
         groups=config.server.groups,
         any_owner=house.upstreams.take_client_keys,
     )
+    health_seen = Health()
     limiter = Limiter(house.store.counters)
     usage = UsageBook(house.store.usage, anonymous=lambda: not keys.required)
-    flushing = Flushing(limiter.flush, usage.flush)
+    recent = RecentRequests(house.store.requests, contents=config.log.contents, anonymous=lambda: not keys.required)
+    flushing = Flushing(limiter.flush, usage.flush, house.store.requests.flush)
     # Past FastAPI's own error pages and exit stacks: the edge answers for what goes wrong, and costs a tenth of them.
     admission = Admission(app.router, config.server)
     edge = Edge(
@@ -100,7 +106,7 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
         config.server,
         keys,
         _DialectOfPath({**dialects, **dict.fromkeys(_ENGINES, EngineDialect()), "/mcp": McpDialect()}),
-        [RequestLog(config.log), metrics, limiter, usage],
+        [RequestLog(config.log), metrics, limiter, usage, recent, health_seen],
         limiter=limiter,
         prices=PriceList(config.prices),
     )
@@ -135,6 +141,9 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
         Endpoint("/readyz", health, methods=["GET"]),
         Endpoint("/metrics", MetricsRoute(metrics), methods=["GET"]),
         Endpoint("/v1/groundwire/usage", UsageRoute(usage), methods=["GET"]),
+        Endpoint("/v1/groundwire/health", HealthReportRoute(house, health_seen), methods=["GET"]),
+        Endpoint("/v1/groundwire/requests", RequestsRoute(recent), methods=["GET"]),
+        Endpoint("/v1/groundwire/requests/{id}", RequestRoute(recent), methods=["GET"]),
         Endpoint("/v1/{path:path}", ForwardRoute(house.upstreams, config.server, forwarder)),
     ]
     app.router.default = _nothing_here

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -39,7 +38,8 @@ from ..context import RequestContext, context_of
 from ..house import House
 from ..values.errors import RequestError, crashed
 from ..values.language import accepted_language
-from .tool_routes import check_permission, in_time, session_for, tell_tool
+from .telling import RunningTool
+from .tool_routes import check_permission, in_time, session_for
 
 log = logging.getLogger("groundwire")
 
@@ -103,7 +103,7 @@ class McpServer:
     async def _call(self, asked: Any, params: CallToolRequestParams) -> CallToolResult:
         context = context_of(asked.request.scope)
         arguments = params.arguments or {}
-        began = time.perf_counter()
+        running = RunningTool(context, one_line(params.name, 100), arguments)
         try:
             result = await in_time(context, self._run_tool(context, params.name, arguments))
         except RequestError as error:  # the caller may not, or it took too long: its model reads why
@@ -112,7 +112,7 @@ class McpServer:
             log.exception("%s of MCP failed %s", one_line(params.name, 100), context.id)
             context.observer.fail("internal_error")
             raise MCPError(INTERNAL_ERROR, crashed().error["message"]) from None
-        tell_tool(context, params.name, not result.is_error, began, arguments)
+        running.ended(ok=not result.is_error)
         return result
 
     async def _run_tool(self, context: RequestContext, name: str, arguments: Mapping[str, Any]) -> CallToolResult:

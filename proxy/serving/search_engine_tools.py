@@ -5,7 +5,6 @@ understood; hands back what was found and what pages say, behind the same keys, 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 
 from providers.errors import ProviderError
@@ -20,7 +19,8 @@ from ..dialects.search_engines import EngineSearch, ReadText
 from ..house import House
 from ..values.errors import RequestError, refuse
 from ..values.language import accepted_language
-from .tool_routes import check_arguments, check_permission, in_time, session_for, tell_tool
+from .telling import RunningTool
+from .tool_routes import check_arguments, check_permission, in_time, session_for
 
 
 class EngineTools:
@@ -45,9 +45,9 @@ class EngineTools:
         """What was found, nothing or something. Where nobody could serve it, `fault` is "providers"."""
         self.check_search()
         arguments = self._asked.arguments
-        began = time.perf_counter()
+        running = RunningTool(self._context, WEB_SEARCH, arguments)
         answer = await in_time(self._context, self._session.search_once(arguments))
-        tell_tool(self._context, WEB_SEARCH, answer.ok, began, arguments)
+        running.ended(ok=answer.ok)
         if answer.fault == "arguments":
             raise refuse(400, answer.message, code="invalid_value")
         return answer
@@ -63,7 +63,7 @@ class EngineTools:
         return [task.result() for task in tasks]
 
     async def _page(self, url: str, query: str, length: int | None) -> ReadText:
-        began = time.perf_counter()
+        running = RunningTool(self._context, OPEN_PAGE, {"url": url})
         try:
             page = await self._session.page_once(url)
             text = page.text[: cut(page.text, 0, self._longest)]
@@ -73,7 +73,7 @@ class EngineTools:
             read = ReadText(url, page.title, text)
         except (BadArguments, Refused, ProviderError) as error:
             read = ReadText(url, error=sentence(error))
-        tell_tool(self._context, OPEN_PAGE, not read.error, began, {"url": url})
+        running.ended(ok=not read.error)
         return read
 
 

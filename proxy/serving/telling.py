@@ -1,5 +1,5 @@
 """What an answer's events say to the observer: when content began, which tools ran and how long, citations, how it
-failed. Handed each batch on its way out; tells the request's observer.
+failed. Handed each batch on its way out; tells the request's observer. Keys are taken out of what is told.
 """
 
 from __future__ import annotations
@@ -23,17 +23,31 @@ from ..values.events import (
     ToolFinished,
     ToolStarted,
 )
-from ..watching.steps import Cited, Decided, FirstContent, ToolCalled
+from ..watching.steps import Cited, Decided, FirstContent, ToolBegan, ToolCalled
+
+
+class RunningTool:
+    """One call of a tool of ours, from its beginning on."""
+
+    def __init__(self, context: RequestContext, tool: str, arguments: Mapping[str, Any]) -> None:
+        self._observer = context.observer
+        self._tool = tool
+        self._contents = contents_of(tool, arguments, context.caller.secrets)
+        self._observer.tell(ToolBegan(tool, self._contents))
+        self._began = time.perf_counter()
+
+    def ended(self, *, ok: bool) -> None:
+        self._observer.tell(ToolCalled(self._tool, ok, time.perf_counter() - self._began, self._contents))
 
 
 class AnswerTelling:
     """`streamed`: a whole answer has no first piece."""
 
     def __init__(self, context: RequestContext, *, streamed: bool) -> None:
+        self._context = context
         self._observer = context.observer
-        self._secrets = context.caller.secrets
         self._content_awaited = streamed
-        self._running: dict[str, tuple[float, ToolStarted]] = {}
+        self._running: dict[str, RunningTool] = {}
 
     def see(self, batch: Sequence[Event]) -> None:
         for event in batch:
@@ -50,17 +64,16 @@ class AnswerTelling:
             self._observer.tell(FirstContent())
 
     def _tool_started(self, event: ToolStarted) -> None:
-        self._running[event.id] = time.perf_counter(), event
+        self._running[event.id] = RunningTool(self._context, event.tool, event.arguments)
 
     def _tool_finished(self, event: ToolFinished) -> None:
         if event.id in self._running:
-            began, started = self._running.pop(event.id)
-            seconds = time.perf_counter() - began
-            shown = contents_of(event.tool, started.arguments, self._secrets)
-            self._observer.tell(ToolCalled(event.tool, event.ok, seconds, shown))
+            self._running.pop(event.id).ended(ok=event.ok)
 
     def _cited(self, event: Citation) -> None:
-        self._observer.tell(Cited(event.source.n))
+        source, proof = event.source, event.proof
+        texts = (_shown(text, self._context.caller.secrets) for text in (source.url, source.title, proof.quote))
+        self._observer.tell(Cited(source.n, proof.basis, *texts))
 
     def _searched_first(self, event: SearchedFirst) -> None:
         reason = event.reason or self._observer.summary.reason
@@ -91,4 +104,8 @@ def contents_of(tool: str, arguments: Mapping[str, Any], secrets: Collection[str
 
 def _texts(action: Mapping[str, Any], secrets: Collection[str]) -> dict[str, str]:
     texts = {name: text for name, text in action.items() if isinstance(text, str) and text and name != "type"}
-    return {name: "…" if holds_secret(text, secrets) else text for name, text in texts.items()}
+    return {name: _shown(text, secrets) for name, text in texts.items()}
+
+
+def _shown(text: str, secrets: Collection[str]) -> str:
+    return "…" if holds_secret(text, secrets) else text

@@ -1,12 +1,11 @@
 """`POST /v1/search` and `POST /v1/open`: our two tools without a model, for agents that think for themselves. Handed
 what a model would write as arguments; hands back what `groundwire search --json` and `open --json` print. What every
-route to the tools needs (permission, a session, what the observer is told) stands here too.
+route to the tools needs (permission, a session) stands here too.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -28,10 +27,9 @@ from ..house import House
 from ..values.errors import RequestError, refuse, too_long
 from ..values.language import accepted_language, primary_language
 from ..values.request import json_object
-from ..watching.steps import ToolCalled
 from .bodies import read_body
 from .delivery import send_json, while_connected
-from .telling import contents_of
+from .telling import RunningTool
 
 _FILTERS = ("allowed_domains", "blocked_domains", "time_range", "published_after", "published_before")
 _SEARCH_FIELDS = frozenset({"query", "limit", "provider", "category", "country", "language", "filters", *_FILTERS})
@@ -65,9 +63,9 @@ class SearchRoute:
         country = str(given.pop("country", "") or "")
         language = _language(given.pop("language", None), context)
         session = session_for(self._house, context, country=country, language=language, limit=given.get("limit"))
-        began = time.perf_counter()
+        running = RunningTool(context, WEB_SEARCH, given)
         answer = await in_time(context, session.search_once(given))
-        tell_tool(context, WEB_SEARCH, answer.ok, began, given)
+        running.ended(ok=answer.ok)
         await send_json(send, 200, orjson.dumps({**search_json(answer), "age": answer.age}))
 
 
@@ -86,9 +84,9 @@ class OpenRoute:
         check_permission(self._house.read, context, "read pages")
         check_arguments(OpenArguments, given)
         session = session_for(self._house, context)
-        began = time.perf_counter()
+        running = RunningTool(context, OPEN_PAGE, given)
         parts = await in_time(context, session.open_once(given))
-        tell_tool(context, OPEN_PAGE, any(not part.error for part in parts), began, given)
+        running.ended(ok=any(not part.error for part in parts))
         pages = [open_json(part) for part in parts]
         await send_json(send, 200, orjson.dumps({"pages": pages} if "urls" in given or len(pages) > 1 else pages[0]))
 
@@ -152,11 +150,6 @@ def session_for(
         observe=context.observer.tell,
     )
     return house.toolbox.session(options)
-
-
-def tell_tool(context: RequestContext, tool: str, ok: bool, began: float, given: Mapping[str, Any]) -> None:
-    shown = contents_of(tool, given, context.caller.secrets)
-    context.observer.tell(ToolCalled(tool, ok, time.perf_counter() - began, shown))
 
 
 def _load(raw: bytes, known: frozenset[str]) -> dict[str, Any]:

@@ -18,11 +18,13 @@ from typing import cast
 
 from ..config.redis_address import RedisAddress
 from ..values.meters import Counters
+from ..values.request_records import RequestStore
 from ..values.usage_rows import UsageStore
 from .journals import Journals
 from .redis_client import LARGE, PAUSE, TIMEOUT, Away, RedisClient
 from .redis_counters import RedisCounters
 from .redis_journals import RedisJournals
+from .redis_requests import RedisRequests
 from .redis_usage import RedisUsage
 from .store import (
     LONGEST,
@@ -85,6 +87,7 @@ class RedisStore:
         self._shared_counters = RedisCounters(self._redis)
         self.counters: Counters = self._shared_counters
         self.usage: UsageStore = RedisUsage(self._redis)
+        self.requests: RequestStore = RedisRequests(self._redis)
         self.journals: Journals = RedisJournals(self._redis, pause=pause)
 
     # The store

@@ -18,10 +18,12 @@ from typing import Protocol
 
 from ..config.redis_address import RedisAddress
 from ..values.meters import Counters
+from ..values.request_records import RequestStore
 from ..values.usage_rows import UsageStore
 from .counters import MemoryCounters
 from .entries import GroupedEntries
 from .journals import Journals, MemoryJournals
+from .requests import MemoryRequests
 from .usage import MemoryUsage
 
 log = logging.getLogger("groundwire")
@@ -82,6 +84,10 @@ class Store(Protocol):
         """What callers used, day by day."""
 
     @property
+    def requests(self) -> RequestStore:
+        """The last requests, for operators."""
+
+    @property
     def journals(self) -> Journals:
         """What happens in answers that are made in the background."""
 
@@ -102,6 +108,7 @@ class MemoryStore:
         self._oversize = LogThrottle()
         self.counters: Counters = MemoryCounters()
         self.usage: UsageStore = MemoryUsage()
+        self.requests: RequestStore = MemoryRequests()
         self.journals: Journals = MemoryJournals()
 
     async def get(self, kind: str, owner: str, key: str) -> bytes | None:

@@ -38,6 +38,7 @@ class Decoded:
     forward_to: str = ""  # the path where an upstream takes the client's own bytes; empty: it never sees them
     as_sent: bool = False  # are the client's bytes all that may be forwarded, and only to who says it knows this API?
     hidden_turns: bool = False  # may its history hold turns of ours that the client never saw?
+    shows_steps: bool = False  # is there a place in its stream for the steps of a trace?
     background: bool = False  # does the work go on when the client leaves?
     accepted: Callable[[], Awaitable[None]] | None = None  # what is to be done once its caller may have it answered
 

@@ -8,6 +8,7 @@ Events travel in batches: lists, never empty, one for each network read or step.
 - What answers a client (the engine) may begin with `SearchedFirst`, in a batch of its own. Of all that follows `Begun`
   is the first, once, however many rounds there are, unless `Failed` is all there is. `RoundFinished` and `UsageSeen`
   stand before `Finished`. Who encodes an answer can rely on this order, and must not check it again.
+- `StepTold` comes only to who says that it shows steps: anywhere before the end, also before `Begun`.
 """
 
 from __future__ import annotations
@@ -141,6 +142,13 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class StepTold:
+    """A step of the request's trace, as JSON, between the events of an answer whose client asked for it."""
+
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Replan:
     """The model cannot be asked like this, but in another way: `tool_mode` says how it, or who stands in for it, takes
     tools. `failed` is what its server said, for when nobody knows another way."""
@@ -162,6 +170,7 @@ Event = (
     | UsageSeen
     | Finished
     | Failed
+    | StepTold
     | Replan
 )
 

@@ -25,6 +25,7 @@ _TEXT_OR_PART = re.compile(rb'"(?:[^"\\]+|\\.)*+"|[\[{]', re.DOTALL)
 MOST_TOOLS = 2000  # of a request, those of namespaces too
 MOST_DOMAINS = 1000  # in one list
 CITATIONS_HEADER = "x-groundwire-citations"  # the style of the client's choice
+TRACE_HEADER = "x-groundwire-trace"  # on: the client of a stream is shown each step
 SEARCH_HEADER = "x-groundwire-search"  # on, off or nothing from the client; what was decided and why in the answer
 
 

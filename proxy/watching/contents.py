@@ -5,8 +5,10 @@ not shown at all unless the operator said `log.contents: true`. Handed texts, lo
 from __future__ import annotations
 
 import logging
+import re
 import traceback
 
+_CODE = re.compile(r"[\w.-]{1,60}", re.ASCII)
 _HIDDEN = "…"
 _CAUSED = "\nThe above exception led to this one:\n"
 
@@ -21,6 +23,11 @@ def printable(text: str, longest: int) -> str:
     """The text as it is, if it is short and plain; what a terminal would obey is escaped."""
     text = text if len(text) <= longest else text[:longest] + _HIDDEN
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+
+
+def code_word(outcome: str) -> str:
+    """Codes of errors may come from a model's server, and then hold anything."""
+    return outcome if _CODE.fullmatch(outcome) else "error"
 
 
 class ContentsHidden(logging.Filter):

@@ -20,14 +20,14 @@ from providers.base import ProviderCall
 
 from ..config.settings import LogConfig
 from ..values.secrets import masked
-from .contents import ContentsHidden, printable
+from .contents import ContentsHidden, code_word, printable
 from .log_writer import LogWriter
 from .observer import Listener, Observer
 
 _PLAIN = re.compile(r"[\w.:/@%+,;=()~!*'&$\[\]-]{1,200}")
-_CODE = re.compile(r"[\w.-]{1,60}", re.ASCII)
 _LONGEST_NAME = 200  # characters of a path or of a model's name: clients choose them
 _LONGEST_CONTENT = 1000  # of a query or an address
+_TELLTALE = 12  # characters of a secret that give it away
 _KEPT = frozenset({"method", "path", "status", "seconds"})  # said even if they are empty
 _THEIRS = ("method", "path", "model", "outcome")  # what clients and servers chose of it
 _OURS = ("groundwire", "providers")  # the HTTP libraries would log every address that people look up
@@ -72,6 +72,12 @@ def hide(secrets: Sequence[str]) -> None:
     _Lines.secrets = tuple(secrets)
 
 
+def without_secrets(text: str) -> str:
+    """For other places that show what clients and servers wrote. What was cut may end within a secret."""
+    held = any(secret[:_TELLTALE] in text for secret in _Lines.secrets)
+    return masked(text, _Lines.secrets) if held else text
+
+
 def facts_of(request: Observer) -> dict[str, Any]:
     """What the log says of a request, in the order in which it says it. What is not known is left out."""
     summary = request.summary
@@ -98,7 +104,7 @@ def facts_of(request: Observer) -> dict[str, Any]:
         "output_tokens": summary.output_tokens,
         "estimated_tokens": summary.estimated_tokens,
         "cost": round(summary.cost, 8),
-        "outcome": _word(request.outcome),
+        "outcome": code_word(request.outcome),
         "request": request.id,
     }
     return {name: value for name, value in facts.items() if name in _KEPT or value not in ("", None, [], 0)}
@@ -195,11 +201,6 @@ def _one_word(value: Any) -> str:
     if isinstance(value, str) and _PLAIN.fullmatch(value):
         return value
     return orjson.dumps(value, default=str).decode()
-
-
-def _word(outcome: str) -> str:
-    """Codes of errors may come from a model's server, and then hold anything."""
-    return outcome if _CODE.fullmatch(outcome) else "error"
 
 
 class _JsonFormatter(logging.Formatter):

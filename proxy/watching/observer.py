@@ -74,6 +74,10 @@ class Observer:
             except Exception:  # who only watches must not stop what it watches
                 _complain(listener)
 
+    def listen(self, listener: Listener) -> None:
+        """For who comes later: it hears what is told from now on."""
+        self._listeners = (*self._listeners, listener)
+
     def tell(self, step: Step) -> None:
         if not self._listeners:
             return

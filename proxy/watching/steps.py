@@ -1,5 +1,6 @@
 """What can happen to a request that is worth telling: plain values, made by the rooms where it happens, handed to the
-request's observer. None holds what people wrote but `ToolCalled.contents`, which only who may show contents shows.
+request's observer. What people wrote or read stands in a few fields that `repr` leaves out; only who may show
+contents shows these.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from providers.base import ProviderCall
+from providers.base import Basis, ProviderCall
 
 # What a model is asked for, in OpenTelemetry's words; empty where that has none.
 Operation = Literal["chat", "text_completion", "embeddings", ""]
@@ -100,6 +101,14 @@ class Retried:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolBegan:
+    """One of our own tools is about to run."""
+
+    tool: str
+    contents: Sequence[Mapping[str, str]] = field(default=(), repr=False)  # what is searched for and opened
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCalled:
     """One of our own tools has run. Which providers it asked is told by themselves, as `ProviderCall`."""
 
@@ -116,9 +125,14 @@ class FirstContent:
 
 @dataclass(frozen=True, slots=True)
 class Cited:
-    """A marker in the answer became a citation of the source with this number."""
+    """A marker in the answer became a citation of the source with this number. `basis` says whether the model was
+    given text of the page itself; None: an earlier answer cited it."""
 
     n: int
+    basis: Basis | None = None
+    url: str = field(default="", repr=False)
+    title: str = field(default="", repr=False)
+    quote: str = field(default="", repr=False)  # the passage that it rests on
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +156,7 @@ Step = (
     | ModelFailed
     | Retried
     | ProviderCall
+    | ToolBegan
     | ToolCalled
     | FirstContent
     | Cited

@@ -24,6 +24,7 @@ from .steps import (
     Retried,
     Step,
     Tokens,
+    ToolBegan,
     ToolCalled,
 )
 
@@ -127,6 +128,9 @@ class Summary:
         if self.prices.set and (cost := self.prices.of_call(step)):
             self._spend(step.role, step.provider, cost)
 
+    def _tool_began(self, step: ToolBegan, seconds: float) -> None:
+        """Counted when it has run."""
+
     def _tool_called(self, step: ToolCalled, seconds: float) -> None:
         self._list(self.tools, step)
 
@@ -166,6 +170,7 @@ _TAKERS: dict[type, Callable[[Summary, Any, float], None]] = {
     ModelFailed: Summary._failed,
     Retried: Summary._retried,
     ProviderCall: Summary._called,
+    ToolBegan: Summary._tool_began,
     ToolCalled: Summary._tool_called,
     FirstContent: Summary._content_began,
     Cited: Summary._cited,

@@ -21,7 +21,7 @@ from providers.documents import keeping
 from providers.documents.folder import Folder
 from providers.documents.index import Index
 from providers.documents.library import Library
-from providers.documents.report import summary
+from providers.documents.report import IndexState, summary
 from providers.errors import NoResults, Unavailable
 from providers.registry import NamedProvider
 from providers.services.local import Local
@@ -113,7 +113,9 @@ async def test_what_was_skipped_and_why(docs: Path, tmp_path: Path) -> None:
     write(docs, "big.md", "walrus " * 2000)
     (docs / "out.md").symlink_to(write(tmp_path, "secret.md", "walrus"))
     async with local(docs, max_file_size=10_000) as service:
+        assert service.index_state() == IndexState(0, 0, 0, "waiting")
         report = await service.indexed()
+        assert service.index_state() == IndexState(2, 0, 5, "ready")
         assert await titles(service, "walrus") == []
     assert dict(report.skipped) == {
         "locked.pdf": "the PDF is damaged or cut short",
@@ -330,6 +332,7 @@ async def test_an_answer_from_half_an_index_says_so_and_is_not_kept(docs: Path) 
                 assert len(answer.results) == 1
             assert answer.note == "2 of 42 documents are indexed so far, the others were not searched"
             assert len(answer.results) == 1
+            assert service.index_state() == IndexState(2, 40, 0, "reading")
         await service.indexed()
         whole, age = await asked()
         assert (len(whole.results), whole.partial, age) == (41, False, None)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.base import SearchQuery, SearchResult, SearchResults
+from providers.base import Remarking, SearchQuery, SearchResult, SearchResults
 from providers.chain import SearchChain
 from providers.errors import BadRequest, RateLimited
 from providers.gateway import ProviderGateway
@@ -238,6 +238,8 @@ async def test_inspect_names_what_searxng_would_ignore_and_who_was_silent() -> N
             })  # fmt: skip
             await search(named, SearchQuery("heat"))
             inspection = await provider.inspect()
+            assert isinstance(provider, Remarking)
+            assert provider.remark == inspection.remark, "known without asking"
     assert inspection.problem == "SearXNG knows no category itt and no engine Brave, and ignores that"
     assert "`options.categories`, `options.engines`" in inspection.fix
     assert "did you mean it, brave?" in inspection.fix

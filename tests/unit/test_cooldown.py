@@ -11,7 +11,7 @@ import pytest
 from providers import errors
 from providers.base import SearchQuery
 from providers.chain import AllFailed, Failure, ReadChain, SearchChain
-from providers.cooldown import GROWTH, LONGEST, Breaker, Cooldown, CoolingDown
+from providers.cooldown import GROWTH, LONGEST, Breaker, Cooldown, CoolingDown, Resting
 from providers.gateway import ProviderGateway
 from providers.registry import NamedProvider
 from providers.settings import CooldownSettings
@@ -56,6 +56,27 @@ def test_a_breaker_refuses_until_the_time_is_over() -> None:
     assert breaker.refusal(100) == "cooling down for another 10 s (It is down)"
     assert breaker.refusal(109.5) == "cooling down for another 1 s (It is down)"
     assert breaker.refusal(110) == ""
+
+
+def test_a_breaker_says_why_and_for_how_long_it_rests() -> None:
+    breaker = Breaker()
+    assert breaker.resting(100) is None
+    trip(breaker, now=100)
+    assert breaker.resting(104) == Resting("It is down", 6)
+    assert breaker.resting(110) is None
+
+
+async def test_a_provider_rests_for_the_longest_time_that_any_of_its_work_does() -> None:
+    gateway = ProviderGateway(LONG, clock=lambda: 50.0)
+    assert gateway.resting("a") is None
+    engine = Engine(errors.Unavailable("down", retry_after=7))
+    await attempt(SearchChain([engine.named()], gateway=gateway))
+    assert gateway.resting("a") == Resting("down", 7)
+    engine.outcome = errors.AuthFailed("no key")
+    with pytest.raises(errors.ProviderError):
+        await ReadChain([engine.named()], gateway=gateway).read(URL)
+    assert gateway.resting("a") == Resting("no key", 600)
+    assert gateway.resting("b") is None
 
 
 def test_one_probe_and_no_other_until_it_is_back() -> None:

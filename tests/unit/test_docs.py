@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from proxy.answering import offer
 from proxy.answering.offer import decide
 from proxy.cli.main import _parser
 from proxy.config.vocabulary import REPAIRS
@@ -90,17 +89,6 @@ def test_documented_reasons_are_given() -> None:
         decide(decode(body % b',"tool_choice":"none"'), "auto", "", True).header,
     }
     assert set(re.findall(r"`X-Groundwire-Search: ((?:offered|off); reason=\w+)`", guide)) == given
-
-
-def test_the_guide_explains_every_reason() -> None:
-    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
-    table = guide.partition("| reason | search | because |")[2].partition("\n\n")[0]
-    told = {name for row in re.findall(r"^\| (`.+?) \|", table, re.M) for name in re.findall(r"`(\w+)`", row)}
-    source = (ROOT / "proxy/answering/offer.py").read_text(encoding="utf-8")
-    decided = set(re.findall(r'Decision\(False, "(\w+)"\)', source)) | {reason for reason, _ in offer._STEPS_ASIDE}
-    decided |= set(re.findall(r'"(tool_choice_\w+)"', source)) | {"auto"}
-    asked = {"web_search_options", "tool", "tool_choice", "model_suffix", "header"}
-    assert told == decided | asked
 
 
 def test_the_page_about_models_names_what_was_tried() -> None:

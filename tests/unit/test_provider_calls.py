@@ -133,3 +133,21 @@ async def test_cool_downs_are_told_once_each_with_their_length() -> None:
         with pytest.raises(AllFailed):
             await SearchChain([refused, down, busy], gateway=gateway).search(QUERY)
     assert reported == [("refused", 600), ("busy", 7), ("down", 2)]
+
+
+async def test_who_watches_hears_what_was_asked_and_how_much_came_of_it() -> None:
+    calls: list[ProviderCall] = []
+    members = [Engine(errors.TimedOut("late")).named("a"), Engine().named("b")]
+    await SearchChain(members).search(SearchQuery("  why is\nthe sky blue "), observe=calls.append)
+    seen = [(call.asked, call.size, call.results) for call in calls]
+    assert seen == [("why is the sky blue", 0, None), ("why is the sky blue", len("Ahttps://example.org/atext"), 1)]
+    assert "sky" not in repr(calls)
+
+
+async def test_bytes_are_counted_of_texts_in_any_alphabet_and_from_the_cache_too() -> None:
+    calls: list[ProviderCall] = []
+    page = Page(URL, "Größe", "日本 \ud800")
+    chain = ReadChain([Engine(page).named("reader")], gateway=ProviderGateway(cache=CacheSettings()))
+    for _ in range(2):
+        await chain.read(f"{URL}?a=1#b", observe=calls.append)
+    assert [(call.asked, call.size, call.results) for call in calls] == [(f"{URL}?a=1#b", 7 + 10, None)] * 2

@@ -16,6 +16,7 @@ from proxy.values.events import (
     Citation,
     Event,
     Finished,
+    Proof,
     ReasoningDelta,
     SearchedFirst,
     TextDelta,
@@ -25,7 +26,7 @@ from proxy.values.events import (
     UsageSeen,
 )
 from proxy.watching.observer import Listener, Observer
-from proxy.watching.steps import Cited, Decided, FirstContent, Step, ToolCalled
+from proxy.watching.steps import Cited, Decided, FirstContent, Step, ToolBegan, ToolCalled
 from tools.ledger import Source
 
 KEY = "gw-a-key-of-the-caller"
@@ -58,21 +59,33 @@ def test_a_whole_answer_has_no_first_piece() -> None:
 
 
 def test_citations_between_text_are_counted_before_and_after_content_began() -> None:
-    cited = Citation(0, 3, Source(4, "https://a.example/", "A"))
-    steps, _ = told([cited], [TextDelta("a"), cited, TextDelta("b")], [TextDelta("c")], [cited])
-    assert steps == [Cited(4), FirstContent(), Cited(4), Cited(4)]
+    event = Citation(0, 3, Source(4, "https://a.example/", "A"), Proof("the sky is blue", "page"))
+    steps, _ = told([event], [TextDelta("a"), event, TextDelta("b")], [TextDelta("c")], [event])
+    cited = Cited(4, "page", "https://a.example/", "A", "the sky is blue")
+    assert steps == [cited, FirstContent(), cited, cited]
+    assert "sky" not in repr(cited)
+    assert "a.example" not in repr(cited)
 
 
-def test_a_tool_is_told_of_when_it_has_run_with_what_it_searched_for() -> None:
-    (step,), _ = told(
+def test_no_key_is_told_with_a_citation() -> None:
+    proof = Proof(f"The key is {KEY}.", "snippet")
+    (step,), _ = told([Citation(0, 3, Source(1, f"https://a.example/?key={KEY}", f"About {KEY}"), proof)])
+    assert step == Cited(1, "snippet", "…", "…", "…")
+
+
+def test_a_tool_is_told_of_when_it_begins_and_when_it_has_run_with_what_it_searched_for() -> None:
+    (began, other, step), _ = told(
         [ToolStarted("1", "web_search", {"query": "sky", "limit": 3})],
         [ToolStarted("2", "open_page", {"url": "https://a.example/"})],
         [ToolFinished("1", "web_search", True, "library")],
     )
+    assert began == ToolBegan("web_search", [{"query": "sky"}])
+    assert other == ToolBegan("open_page", [{"url": "https://a.example/"}])
     assert isinstance(step, ToolCalled)
     assert (step.tool, step.ok, list(step.contents)) == ("web_search", True, [{"query": "sky"}])
     assert step.seconds >= 0
     assert "sky" not in repr(step)
+    assert "sky" not in repr(began)
 
 
 def test_an_end_without_a_beginning_is_no_tool_that_ran() -> None:

@@ -54,7 +54,9 @@ class ResponsesDialect:
         )
         kind = BackgroundWriter if asked.background else ResponseWriter
         writer = partial(kind, self._state, owner, asked, chain.ids, talk.own)
-        return Decoded(request, writer, hidden_turns=True, background=asked.background)
+        # In the background the stream is a record that is kept, and that others may follow: a trace is for its asker.
+        shows_steps = asked.stream and not asked.background
+        return Decoded(request, writer, hidden_turns=True, background=asked.background, shows_steps=shows_steps)
 
     def status(self, failed: Failed) -> int:
         return failed.status

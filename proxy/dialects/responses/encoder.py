@@ -26,6 +26,7 @@ from ...values.events import (
     ReasoningDelta,
     RoundFinished,
     SearchedFirst,
+    StepTold,
     TextDelta,
     ToolCallDelta,
     ToolFinished,
@@ -126,6 +127,8 @@ class Encoder:
             self._send_end()
         elif isinstance(event, Failed):
             self._fail(event.error)
+        elif isinstance(event, StepTold):
+            self._show_step(event)
 
     def queue(self) -> bytes:
         """What is made in the background says so before anybody was asked."""
@@ -141,6 +144,11 @@ class Encoder:
         if not self._sent:
             self._send("response.created", response=self.response)
         self._send("response.in_progress", response=self.response)
+
+    def _show_step(self, event: StepTold) -> None:
+        if not self._sent:  # clients want to hear of the response first, whatever else they hear
+            self._send("response.created", response=self.response)
+        self._send("groundwire.step", step=event.fields)
 
     def _send(self, kind: str, **fields: Any) -> None:
         self._out.append(frame(kind, self._sent, **fields))

@@ -1,0 +1,21 @@
+"""Which requests people mean when they speak of requests: questions to models and to our tools. Not what probes,
+scrapers and pages ask, nor who only looks which models there are. Handed a request that has ended.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from .observer import Observer
+
+_COUNTED = ("/v1/", "/compat/")
+_ENGINES = frozenset({"/search", "/extract", "/mcp"})
+_UNCOUNTED = ("/v1/groundwire/", "/v1/models")
+
+
+def is_counted(request: Observer) -> bool:
+    """At the root some clients of SearXNG search; whoever else comes there only looks."""
+    path = unquote(request.path)  # as it is routed
+    if path.startswith(_UNCOUNTED):
+        return False
+    return path in _ENGINES or path.startswith(_COUNTED) or (path == "/" and request.summary.searches > 0)

@@ -1,0 +1,184 @@
+"""One request that has ended, as it is kept: little enough that hundreds can be, and without what people wrote unless
+that may be kept. Handed its observer; hands on a row for lists and its steps, made when somebody asks for them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from providers.base import ProviderCall, Role
+
+from .contents import code_word, printable
+from .log import without_secrets
+from .observer import Observer
+from .reasons import why
+from .step_fields import all_fields, milliseconds
+from .steps import Cited, ModelAsked, ModelFailed, Step, ToolBegan, ToolCalled
+from .summary import Summary
+
+MOST_STEPS = 250  # the first of them
+MOST_CONTENTS = 20_000  # characters of a request; what comes behind them is left out
+LONGEST_NAME = 200  # of a path, a model, an error's code: clients and servers choose them
+
+Row = dict[str, Any]
+
+
+class Recording:
+    """`contents`: may what was searched for, opened and cited be kept?"""
+
+    __slots__ = (
+        "_contents",
+        "_dialect",
+        "_key",
+        "_method",
+        "_outcome",
+        "_path",
+        "_seconds",
+        "_status",
+        "_steps",
+        "_summary",
+        "ended",
+        "id",
+    )
+
+    def __init__(self, request: Observer, *, contents: bool) -> None:
+        self.id = request.id
+        self.ended = time.time()
+        self._contents = contents
+        self._key = request.caller
+        self._dialect = request.dialect
+        self._method = request.method[:LONGEST_NAME]
+        self._path = request.path[:LONGEST_NAME]
+        self._status = request.status
+        self._outcome = request.outcome[:LONGEST_NAME]
+        self._seconds = request.seconds
+        self._steps = _lightened(request.steps[:MOST_STEPS], MOST_CONTENTS if contents else 0)
+        self._summary = _without_contents(request.summary)
+
+    def row(self) -> Row:
+        summary, cost = self._summary, {}
+        if summary.prices.set:
+            cost = {"cost": round(summary.cost, 8)}
+        return {
+            "id": self.id,
+            "time": datetime.fromtimestamp(self.ended - self._seconds, UTC).isoformat(timespec="milliseconds"),
+            "key": self._key,
+            "dialect": self._dialect,
+            "method": _shown(self._method),
+            "path": _shown(self._path),
+            "status": self._status,
+            "model": _shown(summary.model),
+            "upstream": summary.upstream,
+            "search": summary.search,
+            "reason": summary.reason,
+            "why": why(summary, self._outcome),
+            "rounds": summary.rounds,
+            "retries": summary.retries,
+            "searches": self._calls("search"),
+            "pages": self._calls("read"),
+            "citations": summary.citations,
+            "input_tokens": summary.input_tokens,
+            "output_tokens": summary.output_tokens,
+            **cost,
+            "first_token_ms": None if summary.first_content is None else milliseconds(summary.first_content),
+            "ms": milliseconds(self._seconds),
+            "queued_ms": milliseconds(summary.queued),
+            "outcome": without_secrets(code_word(self._outcome)),
+        }
+
+    def steps(self) -> list[Row]:
+        told = all_fields(self._steps, contents=self._contents)
+        return [{name: _masked(value) for name, value in fields.items()} for fields in told]
+
+    def _calls(self, role: Role) -> list[Row]:
+        return [
+            {
+                "provider": call.provider,
+                "cached": call.cached,
+                "ms": milliseconds(call.seconds),
+                "outcome": call.outcome,
+            }
+            for call in self._summary.calls
+            if call.role == role
+        ]
+
+
+def _shown(text: str) -> str:
+    return without_secrets(printable(text, LONGEST_NAME))
+
+
+def _masked(value: Any) -> Any:
+    """A client may have put a key of the operator's anywhere."""
+    if isinstance(value, str):
+        return without_secrets(value)
+    if isinstance(value, list):
+        return [{name: without_secrets(text) for name, text in texts.items()} for texts in value]
+    return value
+
+
+def _without_contents(summary: Summary) -> Summary:
+    """The same figures. Most requests have nothing in them that would have to go."""
+    heavy = summary.calls or summary.tools or summary.model_failures or len(summary.model) > LONGEST_NAME
+    if not heavy:
+        return summary
+    light = copy(summary)
+    light.model = _cut(summary.model)
+    light.calls = [replace(call, asked="") for call in summary.calls]
+    light.tools = [ToolCalled(tool.tool[:LONGEST_NAME], tool.ok, tool.seconds) for tool in summary.tools]
+    light.model_failures = []
+    return light
+
+
+def _lightened(steps: list[tuple[float, Step]], room: int) -> list[tuple[float, Step]]:
+    """The same steps. What people wrote stays in them as long as there is room."""
+    out = []
+    for told in steps:
+        if lighten := _LIGHTER.get(type(told[1])):
+            step, weight = lighten(told[1], room)
+            room -= weight
+            told = told[0], step
+        out.append(told)
+    return out
+
+
+def _asked(step: ModelAsked, room: int) -> tuple[Step, int]:
+    return (step if len(step.model) <= LONGEST_NAME else replace(step, model=_cut(step.model))), 0
+
+
+def _failed(step: ModelFailed, room: int) -> tuple[Step, int]:
+    return (step if len(step.code) <= LONGEST_NAME else replace(step, code=_cut(step.code))), 0
+
+
+def _tool(step: ToolBegan | ToolCalled, room: int) -> tuple[Step, int]:
+    weight = sum(len(text) for texts in step.contents for text in texts.values())
+    return (step, weight) if weight <= room else (replace(step, contents=()), 0)
+
+
+def _called(step: ProviderCall, room: int) -> tuple[Step, int]:
+    weight = len(step.asked)
+    return (step, weight) if weight <= room else (replace(step, asked=""), 0)
+
+
+def _cited(step: Cited, room: int) -> tuple[Step, int]:
+    weight = len(step.url) + len(step.title) + len(step.quote)
+    return (step, weight) if weight <= room else (replace(step, url="", title="", quote=""), 0)
+
+
+def _cut(text: str) -> str:
+    return text[: LONGEST_NAME + 1]
+
+
+# Every kind of step that holds what others wrote.
+_LIGHTER: dict[type, Callable[[Any, int], tuple[Step, int]]] = {
+    ModelAsked: _asked,
+    ModelFailed: _failed,
+    ToolBegan: _tool,
+    ToolCalled: _tool,
+    ProviderCall: _called,
+    Cited: _cited,
+}
