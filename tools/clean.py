@@ -8,6 +8,7 @@ import re
 import unicodedata
 
 from providers.text.cuts import cut_place
+from providers.text.stretches import first_in, substituted
 
 LINE = 2000  # longer lines are broken at a blank: nobody reads them, and they hide text from people who look
 
@@ -36,15 +37,15 @@ _EMPTY_LINES = re.compile(r"\n{3,}")
 
 def clean(text: str, max_length: int) -> str:
     """The visible text, at most `max_length` characters of it."""
-    text = _LINE_END.sub("\n", text)
+    text = substituted(_LINE_END, "\n", text)
     if not text.isascii():
         text = unicodedata.normalize("NFC", text)
-    if _SUSPECT.search(text):  # most pages hold none, and looking is cheaper than replacing
-        text = _UNSEEN.sub(lambda found: found[1] or "", text)
+    if first_in(_SUSPECT, text):  # most pages hold none, and looking is cheaper than replacing
+        text = substituted(_UNSEEN, lambda found: found[1] or "", text)
         text = unicodedata.normalize("NFC", text)  # what was held apart may compose now
-    text = _LONG_BLANK.sub(" ", text)
+    text = substituted(_LONG_BLANK, " ", text)
     text = "\n".join(_short_lines(text))
-    text = _EMPTY_LINES.sub("\n\n", text).strip()
+    text = substituted(_EMPTY_LINES, "\n\n", text).strip()
     return text if len(text) <= max_length else text[: cut_place(text, max_length)].rstrip()
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from providers.text.stretches import STRETCH, first_in, substituted
 from tools.ledger import KnownSource
 
 from ..values.markdown import Code
@@ -36,9 +37,8 @@ _LISTED = re.compile(rf"^[ \t>*-]*\[({NUMBER})\][ \t:]", re.MULTILINE)  # a list
 _MOST_NUMBER = 999  # that a marker can hold
 _MOST_MARKER = 5000  # characters of one that holds an address
 _MOST_LINKS = 10_000  # of ours in a conversation; those beyond stay as they are
-_PIECE = 32 * 1024  # characters that one regular expression is given: it lets nobody else go on meanwhile
+_LONGEST_LINK = 8 * 1024  # characters of a link of ours
 _LONGEST_NUMBERS = 64  # characters of a marker that may stand across two pieces
-_NEXT_SPACE = re.compile(r"\s")
 _MOST_CODE_MARKS = 50_000  # of a conversation; in texts beyond them code is not told from prose
 
 
@@ -68,7 +68,7 @@ def prose(text: str) -> Iterator[tuple[int, int]]:
     code = Code()
     i = 1
     while i < len(text):
-        begins = _CODE_BEGINS.search(text, i)
+        begins = first_in(_CODE_BEGINS, text, i)
         stop = begins.start() if begins else len(text)
         if stop > i:
             yield i - 1, stop - 1
@@ -173,7 +173,7 @@ class _Reader:
         pieces: list[str] = []
         done = 0
         for start, end in self._prose(text):
-            pieces += text[done:start], _substituted(_AUTO_MARKER, "", text[start:end])
+            pieces += text[done:start], _without(_AUTO_MARKER, text[start:end])
             done = end
         return "".join(pieces) + text[done:]
 
@@ -190,7 +190,7 @@ class _Reader:
         pieces: list[str] = []
         done = 0
         for start, end in self._prose(text):
-            pieces += text[done:start], _substituted(_OUR_LINK, bare, text[start:end])
+            pieces += text[done:start], _without(_OUR_LINK, text[start:end], bare)
             done = end
         return "".join(pieces) + text[done:]
 
@@ -240,28 +240,12 @@ def _is_auto(text: str, place: slice) -> bool:
 def _without_ours(text: str) -> str:
     """Less our links, and less all markers that the model did not write: their numbers are no numbers of its own."""
     if AUTO_LEAD in text:
-        text = _substituted(_AUTO_MARKER, "", text)
-    return _substituted(_OUR_LINK, "", text) if "[[" in text else text
+        text = _without(_AUTO_MARKER, text)
+    return _without(_OUR_LINK, text) if "[[" in text else text
 
 
-def _substituted(pattern: re.Pattern[str], by: str | Callable[[re.Match[str]], str], text: str) -> str:
-    if len(text) <= 2 * _PIECE:
-        return pattern.sub(by, text)
-    return "".join(pattern.sub(by, piece) for piece in _pieces(text))
-
-
-def _pieces(text: str) -> Iterator[str]:
-    """The text in pieces that end at the end of a line, else of a word: none of what is looked for goes on behind it.
-    Where a piece has neither it ends anywhere, and what stands there is not seen."""
-    start = 0
-    while start < len(text):
-        stop = start + _PIECE
-        line = text.rfind("\n", start, stop) + 1
-        if not line:
-            space = _NEXT_SPACE.search(text, stop, stop + _PIECE)
-            line = space.end() if space else stop + _PIECE
-        yield text[start:line]
-        start = line
+def _without(pattern: re.Pattern[str], text: str, by: str | Callable[[re.Match[str]], str] = "") -> str:
+    return substituted(pattern, by, text, reach=_LONGEST_LINK)
 
 
 def _with_texts(content: Any, change: Callable[[str], str]) -> Any:
@@ -287,12 +271,12 @@ def _highest_number(text: str, start: int, end: int, known: int) -> int:
     """The highest number in brackets between these places, if it is above `known`. Looks for higher ones alone: then a
     million brackets with the same number cost one look."""
     while start < end and known < _MOST_TAKEN:
-        stop = min(start + _PIECE + _LONGEST_NUMBERS, end)
+        stop = min(start + STRETCH + _LONGEST_NUMBERS, end)
         if marker := _numbered_above(known).search(text, start, stop):
             known = max(n for n in map(int, marker.group(1).split(",")) if n <= _MOST_TAKEN)
             start = marker.end()
         else:
-            start += _PIECE
+            start += STRETCH
     return known
 
 

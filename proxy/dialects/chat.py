@@ -14,10 +14,10 @@ from typing import Any
 
 import orjson
 
+from providers.apart import apart
 from tools.ledger import Source
 from tools.toolbox import tool_named
 
-from ..values.apart import apart
 from ..values.dialect import REQUEST_ID, Decoded
 from ..values.errors import refuse
 from ..values.events import (

@@ -12,13 +12,14 @@ from typing import Any
 import orjson
 from starlette.types import Receive, Scope, Send
 
+from providers.apart import apart
+
 from ..answering.engine import Engine
 from ..answering.offer import has_custom_tools, without_idle_choice
 from ..answering.preparation import Preparation, PreparedRequest, without_our_calls
 from ..config.settings import ServerConfig
 from ..context import RequestContext, context_of
 from ..dialects.responses.background import BackgroundWriter
-from ..values.apart import apart
 from ..values.dialect import Decoded
 from ..values.errors import RequestError, refuse
 from ..values.events import Event

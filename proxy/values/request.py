@@ -4,7 +4,6 @@ client said about search. Handed on to the preparation and the engine. Bodies ar
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -13,6 +12,7 @@ import orjson
 
 from tools.ledger import KnownSource
 
+from . import patient_json
 from .errors import refuse
 
 CitationStyle = Literal["link", "number", "openai", "none"]
@@ -20,8 +20,6 @@ AutoMarks = Literal["off", "assist", "on"]  # for whom sentences are marked that
 
 LONGEST_QUOTE = 300  # characters
 MOST_MESSAGES = 20_000  # of a conversation: each costs microseconds to prepare, and nobody else is served meanwhile
-MOST_PARTS = 400_000  # objects and lists that a body is made of, the small ones in them too
-_TEXT_OR_PART = re.compile(rb'"(?:[^"\\]+|\\.)*+"|[\[{]', re.DOTALL)
 MOST_TOOLS = 2000  # of a request, those of namespaces too
 MOST_DOMAINS = 1000  # in one list
 CITATIONS_HEADER = "x-groundwire-citations"  # the style of the client's choice
@@ -82,25 +80,16 @@ class ChatRequest:
 
 def json_object(raw: bytes) -> dict[str, Any]:
     """A body as every endpoint takes it."""
-    if len(raw) > MOST_PARTS:
-        _check_parts(raw)
     try:
-        body = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
+        body = patient_json.read(raw) if patient_json.is_of_many_parts(raw) else orjson.loads(raw)
+    except patient_json.TooManyParts:
+        text = f"The request body is made of more than {patient_json.MOST_PARTS} objects and lists: send fewer."
+        raise refuse(400, text, code="too_many_parts") from None
+    except ValueError as error:
         raise refuse(400, f"The request body is not valid JSON: {error}.", code="invalid_json") from None
     if not isinstance(body, dict):
         raise refuse(400, "The request body must be a JSON object.", code="invalid_type")
     return body
-
-
-def _check_parts(raw: bytes) -> None:
-    """The parser lets nobody else go on, and what it makes of a byte may take a microsecond: of bodies that are nothing
-    but brackets there must be an end. Those inside texts do not count, and are counted only where there are many."""
-    if raw.count(b"[") + raw.count(b"{") > MOST_PARTS:
-        outside = sum(len(found[0]) == 1 for found in _TEXT_OR_PART.finditer(raw))
-        if outside > MOST_PARTS:
-            text = f"The request body is made of {outside} objects and lists; {MOST_PARTS} are taken."
-            raise refuse(400, text, code="too_many_parts")
 
 
 def check_length(entries: Sized, param: str, most: int = MOST_MESSAGES) -> None:

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.answering import decoration
-from proxy.answering.decoration import _OUR_LINK, _highest_number, _pieces, _substituted, strip_decoration
-from proxy.values.apart import WORTH_A_THREAD, apart
+from providers.apart import WORTH_A_THREAD, apart
+from providers.text.stretches import STRETCH
+from proxy.answering.decoration import _highest_number, strip_decoration
 from proxy.values.errors import RequestError
-from proxy.values.request import MOST_PARTS, json_object
+from proxy.values.patient_json import MOST_PARTS
+from proxy.values.request import json_object
 
 BITS = ["[[1]](https://a.example/x)", "[2]", "[31, 7]", "【44】", "word ", "\n", " ", "[[", "](", "[1](", "日本"]
 
@@ -34,17 +35,11 @@ async def test_what_work_raises_is_raised() -> None:
 
 @given(st.lists(st.sampled_from(BITS), max_size=60).map("".join))
 @settings(max_examples=300)
-def test_pieces_are_the_text_and_read_the_same(text: str) -> None:
-    whole = (_OUR_LINK.sub("", text), _highest_number(text, 0, len(text), 0))
-    usual = decoration._PIECE, decoration._LONGEST_NUMBERS
-    decoration._PIECE, decoration._LONGEST_NUMBERS = 64, 64
-    try:
-        assert "".join(_pieces(text)) == text
-        assert _highest_number(text, 0, len(text), 0) == whole[1]
-        if all(any(sign.isspace() for sign in text[at : at + 60]) for at in range(max(1, len(text) - 60))):
-            assert _substituted(_OUR_LINK, "", text) == whole[0]
-    finally:
-        decoration._PIECE, decoration._LONGEST_NUMBERS = usual
+def test_the_highest_number_is_the_same_in_pieces(text: str) -> None:
+    whole = _highest_number(text, 0, len(text), 0)
+    for before in (STRETCH - 90, STRETCH - 20):
+        long = "x" * before + text
+        assert _highest_number(long, 0, len(long), 0) == whole
 
 
 def test_a_long_answer_of_ours_is_stripped_as_a_short_one() -> None:

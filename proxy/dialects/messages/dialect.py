@@ -9,9 +9,10 @@ from functools import partial
 
 import orjson
 
+from providers.apart import apart
+
 from ...answering.turns import keys_in
 from ...store.store import Store
-from ...values.apart import apart
 from ...values.dialect import REQUEST_ID, Decoded
 from ...values.events import Event, Failed
 from ...values.messages import said_since_question

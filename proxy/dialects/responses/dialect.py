@@ -8,9 +8,9 @@ from functools import partial
 
 import orjson
 
+from providers.apart import apart
 from tools.ledger import joined
 
-from ...values.apart import apart
 from ...values.dialect import REQUEST_ID, Decoded
 from ...values.events import Failed
 from ...values.request import ChatRequest, CitationStyle

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from providers.apart import apart
 from tools.ledger import KnownSource, source_rows, sources_from
 
 _FORMAT = 1
@@ -25,20 +26,24 @@ class Exchange:
     sources: dict[int, KnownSource] = field(default_factory=dict)
     outputs: list[str] = field(default_factory=list)  # ids of the items that the answer was
 
-    def written(self) -> bytes:
+    async def written(self) -> bytes:
         parts: list[Any] = [self.items, self.messages, source_rows(self.sources), self.outputs]
         plain = orjson.dumps([_FORMAT, [], parts])
-        if _USED_PLACE in plain or not _holds_long_text(plain):
-            return plain
-        texts: dict[str, int] = {}
-        parts = _without_long_texts(parts, texts)
-        return orjson.dumps([_FORMAT, list(texts), parts])
+        return await apart(len(plain), _with_each_text_once, plain, parts)
 
     @classmethod
     def read(cls, data: bytes) -> Exchange:
         _, texts, parts = orjson.loads(data)
         items, messages, rows, outputs = _with_long_texts(parts, texts) if texts else parts
         return cls(items, messages, sources_from(rows), outputs)
+
+
+def _with_each_text_once(plain: bytes, parts: list[Any]) -> bytes:
+    if _USED_PLACE in plain or not _holds_long_text(plain):
+        return plain
+    texts: dict[str, int] = {}
+    parts = _without_long_texts(parts, texts)
+    return orjson.dumps([_FORMAT, list(texts), parts])
 
 
 def _holds_long_text(plain: bytes) -> bool:

@@ -10,6 +10,8 @@ from typing import Any
 
 import orjson
 
+from providers.apart import apart
+
 from ...values.events import Event
 from .encoder import Encoder
 from .exchange import Exchange
@@ -55,7 +57,10 @@ class ResponseWriter:
 
     async def _keep(self) -> bool:
         encoder = self._encoder
-        response = encoder.response
-        outputs = [item["id"] for item in response["output"]]
-        exchange = Exchange(self._items, [*self._own, *encoder.rounds.messages], encoder.sources, outputs)
-        return await self._state.keep(self._owner, response, self._ancestors, exchange, encoder.known_items)
+        exchange = await apart(len(self._asked.raw), self._exchange)
+        return await self._state.keep(self._owner, encoder.response, self._ancestors, exchange, encoder.known_items)
+
+    def _exchange(self) -> Exchange:
+        encoder = self._encoder
+        outputs = [item["id"] for item in encoder.response["output"]]
+        return Exchange(self._items, [*self._own, *encoder.rounds.messages], encoder.sources, outputs)
