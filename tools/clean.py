@@ -52,7 +52,9 @@ def clean(text: str, max_length: int) -> str:
 def one_line(text: str, max_length: int) -> str:
     """The same for a title or a snippet: line ends become blanks, so that no line of it can pass for one of ours."""
     # A service may send megabytes where a sentence belongs: what is far beyond the limit is not even looked at.
-    flat = " ".join(clean(text[: max_length * 8], max_length * 8).split())
+    text = text[: max_length * 8]
+    seen = len(text) <= LINE and text.isascii() and text.isprintable()  # as most are: then nothing has to be taken out
+    flat = " ".join((text if seen else clean(text, max_length * 8)).split())
     return flat if len(flat) <= max_length else flat[: cut_place(flat, max_length - 1)].rstrip() + "…"
 
 

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from providers.apart import apart
 from providers.text.stretches import found_in
-from providers.urls import encode_url, host_of, in_domains
+from providers.urls import encode_url, host_of, in_domains, remembered
 
 from . import prompts
 
@@ -153,6 +153,7 @@ def domain_of(text: str) -> str:
     return host_of("http://" + host.removeprefix("*").lstrip("."))
 
 
+@remembered
 def normalise(url: str) -> str:
     """The spelling under which two URLs are the same address; empty if it is no URL that can be opened."""
     url = url.strip()

@@ -228,8 +228,10 @@ def escape(text: str) -> str:
 
     It does not depend on the request, so offsets into an escaped page hold from one call to the next.
     """
-    text = substituted(_TEMPLATE, lambda found: found[0] + " ", text)
-    text = substituted(_FENCE_ID, "web-id", text)
+    if "<" in text or "[" in text:
+        text = substituted(_TEMPLATE, lambda found: found[0] + " ", text)
+    if "-" in text:
+        text = substituted(_FENCE_ID, "web-id", text)
     if "[" not in text and "【" not in text:
         return text
     lines = text.split("\n")
