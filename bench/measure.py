@@ -100,8 +100,11 @@ def usage(pid: int) -> Usage:
     return Usage(cpu, rss)
 
 
-def spawn(command: list[str], core: int, log: Path, env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Starts a process on one core, in a session of its own so that it can be stopped with all its children."""
+def spawn(
+    command: list[str], core: int | None, log: Path, env: dict[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Starts a process on one core, or on all of them, in a session of its own so that it can be stopped with all its
+    children."""
     with log.open("ab") as out:
         return subprocess.Popen(
             command,
@@ -109,7 +112,7 @@ def spawn(command: list[str], core: int, log: Path, env: dict[str, str] | None =
             stdout=out,
             stderr=out,
             start_new_session=True,
-            preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+            preexec_fn=lambda: os.sched_setaffinity(0, CORES if core is None else {core}),
         )
 
 

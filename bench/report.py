@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from measure import SCENARIOS, Row
-
-DIRECT, OURS = "direct", "groundwire"
+from targets import DIRECT, OURS
 
 
 def _values(rows: Sequence[Row], target: str, scenario: str, figure: str) -> list[float]:
@@ -25,7 +24,8 @@ def _figures(scenario: str) -> list[tuple[str, str, float, bool]]:
         return [("start-up, s", "start", 1, False), ("RSS idle, MiB", "rss", 1, False)]
     streamed = SCENARIOS[scenario].streamed
     figures = [("requests/s", "rps", 1, False), ("latency p50, ms", "lat_p50", 1e-3, True)]
-    figures += [("first token p50, ms", "ttft_p50", 1e-3, True)] if streamed else []
+    if streamed:
+        figures += [("first token p50, ms", "ttft_p50", 1e-3, True), ("first token p99, ms", "ttft_p99", 1e-3, True)]
     figures += [("CPU s per 1,000 requests", "cpu_1k", 1, False)]
     figures += [("CPU s per 100,000 chunks", "cpu_100k", 1, False)] if streamed else []
     return [*figures, ("RSS, MiB", "rss", 1, False)]

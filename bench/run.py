@@ -1,99 +1,28 @@
 """The measuring bench: one fake upstream, every target started afresh in every round, all figures in one report.
 
 Handed the number of rounds and, for a comparison, the path of LiteLLM's console script; writes rows and the report
-to bench/out/. Linux only: it reads /proc and pins the target to one core and everything else to another.
+to bench/out/, and a dated copy to bench/results/ if it is told to. Linux only: it reads /proc and pins the target to
+one core and everything else to another.
 """
 
 import argparse
 import json
 import os
-import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from measure import HERE, LOAD_CORE, SCENARIOS, TARGET_CORE, Row, Scenario, get, measure, spawn, usage
-from report import DIRECT, OURS, report
+import targets
+import wanted
+from measure import HERE, LOAD_CORE, SCENARIOS, TARGET_CORE, Row, get, measure, spawn, usage
+from report import report
+from targets import KEY, OUT, Target, free_port
 
-OUT = HERE / "out"
 START_LIMIT = 180.0
-KEY = "sk-" + secrets.token_hex(32)  # every proxy checks a key, as it would in use; LiteLLM does not start without
-SEARCHED = [name for name, scenario in SCENARIOS.items() if scenario.searched]
-PLAIN = [name for name in SCENARIOS if name not in SEARCHED]
-
-
-@dataclass(frozen=True)
-class Target:
-    """Something that answers chat completions; without a command it is the upstream itself."""
-
-    name: str
-    port: int
-    command: list[str] = field(default_factory=list)
-    health: str = ""
-    scenarios: list[str] = field(default_factory=lambda: list(SCENARIOS))
-    tool_body: str = ""
-
-    def body(self, scenario: Scenario) -> Path:
-        prefix = self.tool_body if scenario.searched else ""
-        if prefix:
-            return HERE / "bodies" / (f"{prefix}_stream.json" if scenario.streamed else f"{prefix}.json")
-        return HERE / "bodies" / ("stream.json" if scenario.streamed else "plain.json")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def write(name: str, settings: object) -> str:
-    """JSON is YAML too."""
-    path = OUT / name
-    path.write_text(json.dumps(settings, indent=2))
-    return str(path)
-
-
-def groundwire(script: str, upstream: str) -> Target:
-    settings = {
-        "upstreams": [{"name": "fake", "type": "openai", "base_url": f"{upstream}/v1", "models": ["*"]}],
-        "providers": [{"name": "fake", "type": "searxng", "base_url": upstream}],
-        "tools": {"search": ["fake"]},
-    }
-    port = free_port()
-    command = [script, "serve", "--config", write("groundwire.yaml", settings), "--port", str(port)]
-    return Target(OURS, port, command, "/healthz")
-
-
-def litellm(script: str, upstream: str) -> list[Target]:
-    """Twice: as a plain proxy, and with its own search interception, which makes every request dearer."""
-    parameters = {"model": "openai/fake-model", "api_base": f"{upstream}/v1", "api_key": "sk-fake"}
-    plain = {
-        "model_list": [{"model_name": "fake-model", "litellm_params": parameters}],
-        "litellm_settings": {"telemetry": False, "num_retries": 0},
-    }
-    search = {"search_provider": "searxng", "api_base": upstream}
-    searching = {
-        **plain,
-        "search_tools": [{"search_tool_name": "fake", "litellm_params": search}],
-        "litellm_settings": {
-            **plain["litellm_settings"],  # type: ignore[dict-item]
-            "callbacks": ["websearch_interception"],
-            "websearch_interception_params": {"enabled_providers": ["openai"], "search_tool_name": "fake"},
-        },
-    }
-    targets = []
-    for name, settings, scenarios in (("litellm", plain, PLAIN), ("litellm-search", searching, SEARCHED)):
-        port = free_port()
-        command = [script, "--config", write(f"{name}.yaml", settings), "--port", str(port), "--host", "127.0.0.1"]
-        targets.append(Target(name, port, command, "/health/liveliness", scenarios, "litellm_tool"))
-    return targets
 
 
 def await_health(url: str, process: subprocess.Popen[bytes]) -> bool:
@@ -167,37 +96,52 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="length of each run")
     parser.add_argument("--scenarios", default=",".join(SCENARIOS), help="comma-separated (default: %(default)s)")
+    parser.add_argument("--floors", action="store_true", help="nginx and a bare relay too")
+    parser.add_argument("--keep", action="store_true", help="a dated copy of rows and report in bench/results/")
     arguments = parser.parse_args()
-    wanted = arguments.scenarios.split(",")
-    if unknown := set(wanted) - set(SCENARIOS):
+    names = arguments.scenarios.split(",")
+    if unknown := set(names) - set(SCENARIOS):
         parser.error(f"no such scenario: {', '.join(sorted(unknown))}")
 
     OUT.mkdir(exist_ok=True)
     os.sched_setaffinity(0, {LOAD_CORE})
     port = free_port()
-    upstream = f"http://127.0.0.1:{port}"
-    targets = [Target(DIRECT, port)]
+    chosen = [targets.direct(port)]
+    if arguments.floors:
+        chosen += targets.floors(port)
     if arguments.groundwire:
-        targets.append(groundwire(arguments.groundwire, upstream))
+        chosen += targets.groundwire(arguments.groundwire, port)
     if arguments.litellm:
-        targets += litellm(arguments.litellm, upstream)
+        chosen += targets.litellm(arguments.litellm, port)
+    rows = run(chosen, names, port, arguments.rounds, arguments.seconds)
+    text = report(rows)
+    (OUT / "report.md").write_text(text + "\n")
+    print(f"\n{text}\n\n{wanted.table(rows)}\n\n(rows and report: {_shown(OUT)})")
+    if arguments.keep:
+        print(f"(kept: {_shown(wanted.keep(rows, wanted.versions(arguments.litellm), text))})")
 
+
+def run(chosen: list[Target], names: list[str], port: int, rounds: int, seconds: float) -> list[Row]:
+    """Round after round over all targets, so that what else the machine does meets all of them."""
+    upstream = f"http://127.0.0.1:{port}"
     rows: list[Row] = []
     with (
         running([str(HERE / "fake"), str(port)], f"{upstream}/health", LOAD_CORE, OUT / "fake.log"),
         (OUT / "rows.jsonl").open("w") as store,
     ):
-        for number in range(arguments.rounds):
-            for target in targets:
-                for row in rounds_of(target, wanted, upstream, arguments.seconds):
+        for number in range(rounds):
+            for target in chosen:
+                for row in rounds_of(target, names, upstream, seconds):
                     row |= {"target": target.name, "round": number}
                     rows.append(row)
                     store.write(json.dumps(row) + "\n")
                     store.flush()
                     show(row)
-    text = report(rows)
-    (OUT / "report.md").write_text(text + "\n")
-    print(f"\n{text}\n\n(rows and report: {OUT.relative_to(Path.cwd()) if OUT.is_relative_to(Path.cwd()) else OUT})")
+    return rows
+
+
+def _shown(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 if __name__ == "__main__":

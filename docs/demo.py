@@ -1,6 +1,7 @@
 """`make demo`: starts the proxy on embedded parts, asks it one question as any OpenAI client would, and stops it.
 
-Handed nothing; prints the answer as it streams, its sources, and how to go on with a real model. Standard library only.
+Handed nothing; prints the answer as it streams, its sources, and how to go on with a real model. On a terminal the
+proxy stays until Enter is pressed, so that its page can be looked at. Standard library only.
 """
 # ruff: noqa: S603, T201 - it starts our own console script, and printing is what it is for
 
@@ -24,9 +25,10 @@ START_LIMIT = 30.0
 OURS = ("GROUNDWIRE_", "WEB_SEARCH_PROVIDER")
 
 NEXT = """
-Now with a real model. config.yaml says where it lives (Ollama's usual address is there) and how to search.
+Now with a real model. config.yaml says where it lives (Ollama's usual address is there) and how to search;
+`.venv/bin/groundwire init` writes one that fits this machine.
 
-  make serve                                           # the proxy, on http://127.0.0.1:8080/v1
+  make serve                                           # the proxy, on http://127.0.0.1:8080/v1, and its page on /
   OpenAI(base_url="http://127.0.0.1:8080/v1")          # that is all a client has to change
   .venv/bin/groundwire ask "What is new in Python?"    # or ask here; `groundwire check` finds what is not right
 """
@@ -50,7 +52,10 @@ def proxy() -> Iterator[int]:
             yield int(ready[1])
         finally:
             process.terminate()
-            process.wait(10)
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:  # somebody still reads an answer in the browser
+                process.kill()
 
 
 def said(log: Any) -> str:
@@ -74,24 +79,43 @@ def ask(port: int, question: str) -> Iterator[dict[str, Any]]:
     sys.exit("\nThe stream ended before its [DONE].")
 
 
-def main() -> None:
+def answer(port: int) -> dict[str, str]:
+    """Prints the answer as it comes; hands on the titles of its sources, by their addresses."""
     sources: dict[str, str] = {}
+    for chunk in ask(port, QUESTION):
+        if "error" in chunk:
+            sys.exit(f"\nThe proxy answered: {chunk['error']}")
+        for choice in chunk["choices"]:
+            print(choice["delta"].get("content") or "", end="", flush=True)
+            for annotation in choice["delta"].get("annotations", []):
+                source = annotation["url_citation"]
+                sources[source["url"]] = source["title"]
+    return sources
+
+
+def show_page(port: int) -> None:
+    """Where somebody sits at a terminal, the proxy is there for as long as they like."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        print("\nIn a terminal `make demo` also leaves the proxy running, to look at its page in a browser.")
+        return
+    print(f"\nAsk it in a browser, and see what it does: http://127.0.0.1:{port}/")
+    try:
+        input("Press Enter to end the demo. ")
+    except (EOFError, KeyboardInterrupt):
+        print()
+
+
+def main() -> None:
     with proxy() as port:
         print(f"Groundwire listens on http://127.0.0.1:{port}/v1. Asking it: {QUESTION}\n")
-        for chunk in ask(port, QUESTION):
-            if "error" in chunk:
-                sys.exit(f"\nThe proxy answered: {chunk['error']}")
-            for choice in chunk["choices"]:
-                print(choice["delta"].get("content") or "", end="", flush=True)
-                for annotation in choice["delta"].get("annotations", []):
-                    source = annotation["url_citation"]
-                    sources[source["url"]] = source["title"]
-    if not sources:
-        sys.exit("\nThe answer came without a source.")
-    print("\n\nSources:")
-    for url, title in sources.items():
-        print(f"  {title}  {url}")
-    print(NEXT, end="")
+        sources = answer(port)
+        if not sources:
+            sys.exit("\nThe answer came without a source.")
+        print("\n\nSources:")
+        for url, title in sources.items():
+            print(f"  {title}  {url}")
+        print(NEXT, end="")
+        show_page(port)
 
 
 if __name__ == "__main__":

@@ -99,6 +99,11 @@ class ProviderCall:
     size: int = 0  # bytes of the texts that it brought
     results: int | None = None  # hits of a search that brought some
 
+    @property
+    def answered(self) -> bool:
+        """That there is nothing to find is an answer too."""
+        return self.outcome in ("ok", "empty")
+
 
 Observe = Callable[[ProviderCall], None]
 

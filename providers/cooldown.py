@@ -16,12 +16,15 @@ from math import ceil
 
 from .base import Role
 from .errors import AuthFailed, ProviderError, QuotaExceeded, RateLimited, TimedOut, Unavailable
+from .neighbours import Stopped, Trouble
 from .settings import CooldownSettings
 
 log = logging.getLogger(__name__)
 
 GROWTH = (1, 2, 4, 8, 16, 30)  # with each failed probe, in multiples of the first time of our own
 LONGEST = 86_400.0  # however long a service says: once a day it is tried
+
+_SAME = 0.1  # seconds by which two processes that speak of the same may differ
 
 CooledDown = Callable[[str, float], None]  # which provider, and for how many seconds
 
@@ -49,22 +52,22 @@ class Breaker:
     def __init__(self) -> None:
         self._trips = 0
         self._row = 0  # failures since the last success
-        self._longer = 0  # trips for a time of our own since the last success
+        self.longer = 0  # trips for a time of our own since the last success
         self._open = False
         self._until = 0.0
         self._probing = False
-        self._reason = ""
+        self.reason = ""
 
     def refusal(self, now: float) -> str:
         """Why no call may begin now; empty if one may."""
         if self._open and now < self._until:
-            return f"cooling down for another {ceil(self._until - now)} s ({self._reason})"
+            return f"cooling down for another {ceil(self._until - now)} s ({self.reason})"
         if self._probing:
-            return f"another call is finding out whether it is back ({self._reason})"
+            return f"another call is finding out whether it is back ({self.reason})"
         return ""
 
     def resting(self, now: float) -> Resting | None:
-        return Resting(self._reason, self._until - now) if self._open and now < self._until else None
+        return Resting(self.reason, self._until - now) if self._open and now < self._until else None
 
     def begin(self) -> int:
         self._probing = self._open
@@ -72,7 +75,7 @@ class Breaker:
 
     def succeeded(self, call: int) -> None:
         if call == self._trips:
-            self._row = self._longer = 0
+            self._row = self.longer = 0
             self._open = self._probing = False
 
     def failed(
@@ -88,13 +91,23 @@ class Breaker:
         if self._row < tolerance and not self._open:
             return 0.0
         if not told:
-            seconds *= GROWTH[min(self._longer, len(GROWTH) - 1)]
-            self._longer += 1
+            seconds *= GROWTH[min(self.longer, len(GROWTH) - 1)]
+            self.longer += 1
         seconds = min(told or seconds, LONGEST)
         self._trips += 1
         self._open, self._probing = True, False
-        self._until, self._reason = now + seconds, reason.rstrip(".")
+        self._until, self.reason = now + seconds, reason.rstrip(".")
         return seconds
+
+    def told(self, until: float, reason: str, longer: int) -> bool:
+        """Another process found out what `failed` would. Whether that was news."""
+        if self._open and until <= self._until + _SAME:
+            return False
+        self._trips += 1
+        self.longer = max(self.longer, longer)
+        self._open, self._probing = True, False
+        self._until, self.reason = until, reason
+        return True
 
     def left(self, call: int) -> None:
         """The call ended without a word on the provider: if it was the probe, the next call is."""
@@ -106,7 +119,7 @@ class Cooldown:
     """One provider's breakers. Its account is one: a refused key or a used-up plan stops both searching and reading.
     Trouble stops the role that met it; but what goes wrong with a page says nothing about `reads_itself`, a reader
     that dials the pages, or owns them. `cooled_down` is told the provider's name and for how many seconds it is left
-    alone.
+    alone; `tell` the same for other processes, and `hear` is for what they tell.
     """
 
     def __init__(
@@ -116,15 +129,19 @@ class Cooldown:
         *,
         reads_itself: bool = False,
         cooled_down: CooledDown | None = None,
+        tell: Callable[[Trouble], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
+        self._tell = tell
         self._clock = clock
         self._settings = settings
         self._reads_itself = reads_itself
         self._cooled_down = cooled_down
         self._account = Breaker()
         self._trouble: dict[Role, Breaker] = {"search": Breaker(), "read": Breaker()}
+        self._stopped: dict[Stopped, Breaker] = {"account": self._account}
+        self._stopped.update(self._trouble.items())
 
     def resting(self) -> Resting | None:
         """For the longest time of those that it may not be asked for something; None if it may be asked for all."""
@@ -177,6 +194,13 @@ class Cooldown:
         log.warning("provider %s cools down for %.3g s: %s", self._name, seconds, what)
         if self._cooled_down is not None:
             self._cooled_down(self._name, seconds)
+        if self._tell is not None:
+            stopped = next(name for name, one in self._stopped.items() if one is breaker)
+            self._tell(Trouble(self._name, stopped, seconds, breaker.reason, breaker.longer))
+
+    def hear(self, trouble: Trouble, at: float) -> bool:
+        """What another process had to tell, at that time of our clock. Whether it was news."""
+        return self._stopped[trouble.stopped].told(at + trouble.seconds, trouble.reason, trouble.trips)
 
 
 def _succeed(calls: list[tuple[Breaker, int]]) -> None:

@@ -75,7 +75,7 @@ class FairLine:
 
     def _let_in(self) -> list[Ticket]:
         entering = []
-        while len(self._inside) < self._most and (ticket := self._next()):
+        while not self._is_full() and (ticket := self._next()):
             self._take_out(ticket)
             self._inside.add(ticket)
             self._of_caller[ticket.caller] += 1
@@ -84,11 +84,18 @@ class FairLine:
             entering.append(ticket)
         return entering
 
+    def _is_full(self) -> bool:
+        return len(self._inside) >= self._most
+
+    def _is_full_of(self, ticket: Ticket) -> bool:
+        """Whether its caller has all the places that it may have."""
+        return self._of_caller[ticket.caller] >= (ticket.most_of_caller or self._most_of_caller)
+
     def _next(self) -> Ticket | None:
         for caller, requests in self._line.items():
             for request, tickets in requests.items():
                 ticket = next(iter(tickets))
-                if caller and self._of_caller[caller] >= (ticket.most_of_caller or self._most_of_caller):
+                if caller and self._is_full_of(ticket):
                     break
                 if self._of_request[caller, request] < self._most_of_request:
                     return ticket

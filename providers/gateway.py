@@ -19,6 +19,7 @@ from .cache import Cache, Question
 from .cooldown import Cooldown, CooledDown, Resting
 from .errors import ProviderError, TimedOut, Unavailable
 from .limits import Throttle
+from .neighbours import Neighbours, Trouble
 from .registry import NamedProvider
 from .settings import NO_CACHE, CacheSettings, CooldownSettings
 from .shared import SharedCache
@@ -33,7 +34,8 @@ T = TypeVar("T")
 
 
 class ProviderGateway:
-    """`shared` is where many processes keep together what was found; turns and cool-downs are each process's own.
+    """`shared` is where many processes keep together what was found; `neighbours` are those processes, which have the
+    same turns and cool-downs. `share` is this process's part of the calls that a provider may have at once.
     `cooled_down` is told of each provider that begins to be left alone; `clock` says when that is over.
     """
 
@@ -43,13 +45,43 @@ class ProviderGateway:
         cache: CacheSettings = NO_CACHE,
         shared: SharedCache | None = None,
         *,
+        neighbours: Neighbours | None = None,
+        share: float = 1.0,
         cooled_down: CooledDown | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         settings = cooldown or CooldownSettings()
-        self._cooldown_of = partial(Cooldown, settings=settings, cooled_down=cooled_down, clock=clock)
+        tell = neighbours.tell if neighbours else None
+        self._cooldown_of = partial(Cooldown, settings=settings, cooled_down=cooled_down, tell=tell, clock=clock)
         self._cache = Cache(cache, shared)
         self._clients: dict[str, ProviderClient] = {}
+        self._clock = clock
+        self._share = share
+        self._neighbours = neighbours
+        self._heard: dict[tuple[str, str], tuple[Trouble, float]] = {}  # of providers that we have not asked yet
+        if neighbours:
+            neighbours.hear(self._hear)
+
+    def _hear(self, trouble: Trouble) -> None:
+        client, now = self._clients.get(trouble.provider), self._clock()
+        if client is not None:
+            news = client.cooldown.hear(trouble, now)
+        else:
+            place = trouble.provider, trouble.stopped
+            news = place not in self._heard
+            self._heard[place] = trouble, now
+        if news:
+            text = "provider %s is left alone for %.3g s, as another process was told: %s"
+            log.info(text, trouble.provider, trouble.seconds, trouble.reason)
+
+    def _client_of(self, member: NamedProvider) -> ProviderClient:
+        client = self._clients.get(member.name)
+        if client is None:
+            cooldown = self._cooldown_of(member.name, reads_itself=member.reads_itself)
+            client = self._clients[member.name] = ProviderClient(member, cooldown, self._neighbours, self._share)
+            for place in [place for place in self._heard if place[0] == member.name]:
+                cooldown.hear(*self._heard.pop(place))
+        return client
 
     async def ask(
         self,
@@ -60,36 +92,38 @@ class ProviderGateway:
         caller: str = "",
     ) -> tuple[Value, float | None]:
         """What `member` answers, and its age in seconds if it is an earlier answer that was kept."""
-        if member.name not in self._clients:
-            cooldown = self._cooldown_of(member.name, reads_itself=member.reads_itself)
-            self._clients[member.name] = ProviderClient(member, cooldown)
-        client = self._clients[member.name]
+        client = self._client_of(member)
         question = Question(member.name, role, subject)
         return await self._cache.answer(question, caller, lambda: client.call(role, work), private=member.private)
 
     def resting(self, name: str) -> Resting | None:
         """Whether the provider of this name is left alone."""
-        client = self._clients.get(name)
-        return client.resting() if client else None
+        client, now = self._clients.get(name), self._clock()
+        if client is not None:
+            return client.cooldown.resting()
+        heard = (
+            Resting(told.reason, at + told.seconds - now) for told, at in self._heard.values() if told.provider == name
+        )
+        return max((rest for rest in heard if rest.seconds > 0), key=lambda rest: rest.seconds, default=None)
 
 
 class ProviderClient:
     """The way to one provider."""
 
-    def __init__(self, member: NamedProvider, cooldown: Cooldown) -> None:
+    def __init__(
+        self, member: NamedProvider, cooldown: Cooldown, neighbours: Neighbours | None = None, share: float = 1.0
+    ) -> None:
         self._name = member.name
         own = getattr(member.provider, "timeout", None)
         self._timeout = float(own) if isinstance(own, int | float) else None
-        self._throttle = Throttle(member.limits)
-        self._cooldown = cooldown
-
-    def resting(self) -> Resting | None:
-        return self._cooldown.resting()
+        start = partial(neighbours.start, member.name) if neighbours else None
+        self._throttle = Throttle(member.limits, start, share)
+        self.cooldown = cooldown
 
     async def call(self, role: Role, work: Callable[[], Awaitable[T]]) -> T:
-        self._cooldown.check(role)
+        self.cooldown.check(role)
         async with self._throttle.slot(self._timeout or DEFAULT_TIMEOUT):
-            with self._cooldown.watch(role):  # checks again: much may have happened while this call stood in line
+            with self.cooldown.watch(role):  # checks again: much may have happened while this call stood in line
                 return await self._bounded(work)
 
     async def _bounded(self, work: Callable[[], Awaitable[T]]) -> T:

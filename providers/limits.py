@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -26,14 +26,19 @@ class Limits:
     min_gap: float | None = None  # seconds from one start to the next
 
 
+# In how many seconds the next call of all processes may start, given burst, window, gap and patience; see `Neighbours`.
+SharedStart = Callable[[int, float, float, float], Awaitable[float | None]]
+
+
 class Pace:
     """When calls may start: at most `rate` in a second, at least `min_gap` apart."""
 
     def __init__(self, rate: float | None, min_gap: float | None) -> None:
         # Whole seconds full of calls, if they can be whole; otherwise one call at a time.
         burst = int(rate) if rate and rate == int(rate) else 1
-        self._window = burst / rate if rate else 0.0
-        self._gap = min_gap or 0.0
+        self.burst = burst
+        self.window = burst / rate if rate else 0.0
+        self.gap = min_gap or 0.0
         self._starts: deque[float] = deque(maxlen=burst)  # of the last calls, the oldest first
 
     def started(self, now: float) -> None:
@@ -44,15 +49,19 @@ class Pace:
         starts = self._starts.copy()
         for _ in range(ahead + 1):
             full = len(starts) == starts.maxlen
-            at = max(now, starts[0] + self._window if full else now, starts[-1] + self._gap if starts else now)
+            at = max(now, starts[0] + self.window if full else now, starts[-1] + self.gap if starts else now)
             starts.append(at)
         return starts[-1]
 
 
 class Throttle:
-    def __init__(self, limits: Limits) -> None:
+    """`shared_start` is for the pace that many processes keep together; of the calls at once this one has its `share`,
+    and one at least."""
+
+    def __init__(self, limits: Limits, shared_start: SharedStart | None = None, share: float = 1.0) -> None:
         self._pace = Pace(limits.rate, limits.min_gap) if limits.rate or limits.min_gap else None
-        self._free = asyncio.Semaphore(limits.concurrency) if limits.concurrency else None
+        self._shared_start = shared_start
+        self._free = asyncio.Semaphore(max(1, int(limits.concurrency * share))) if limits.concurrency else None
         self._head = Places(1)  # of the line: held by the call that starts next; the others queue up behind it
 
     @asynccontextmanager
@@ -70,15 +79,20 @@ class Throttle:
                     if self._free is not None:
                         await call.enter_async_context(self._free)
                     if self._pace is not None:
-                        await _start(self._pace)
+                        await self._start(self._pace, now + patience)
             except TimeoutError:
                 raise RateLimited(_TOO_MANY) from None
             yield
 
-
-async def _start(pace: Pace) -> None:
-    clock = asyncio.get_running_loop().time
-    now = clock()
-    at = pace.earliest(now)
-    await asyncio.sleep(at - now)
-    pace.started(max(at, clock()))
+    async def _start(self, pace: Pace, latest: float) -> None:
+        clock = asyncio.get_running_loop().time
+        now = clock()
+        wait = pace.earliest(now) - now
+        if self._shared_start is not None:
+            patience = latest - now
+            shared = await self._shared_start(pace.burst, pace.window, pace.gap, patience)
+            if shared is not None and shared > patience:
+                raise RateLimited(_TOO_MANY, retry_after=shared)
+            now, wait = clock(), wait if shared is None else shared
+        await asyncio.sleep(wait)
+        pace.started(max(now + wait, clock()))

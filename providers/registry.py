@@ -87,16 +87,29 @@ class ProviderEntry(BaseModel, extra="forbid"):
     """One entry of `providers:` in the config."""
 
     name: str = Field(min_length=1)
+    """A name of its own, used in `tools.search` and `tools.read`."""
     type: str
+    """The service: one of the [built-in types](providers.md#the-built-in-services), or a type that a plugin adds."""
     api_key: SecretStr | None = None
+    """The key for the service, if it takes one."""
     base_url: str | None = None
+    """The address of the service, if it is your own instance."""
     timeout: float | None = None
+    """The longest wait for one call. Each service has [a default of its own](#options-of-each-service)."""
     private: bool | None = None
+    """Whether it is private, see `tools.public_fallback`. Unset: decided by the type and the URL."""
     rate: PerSecond | None = None
+    """The most calls that may start per second. `0.5` is one call in two seconds. `duckduckgo` has 1 by default."""
     concurrency: Count | None = None
+    """The most calls under way at once."""
     min_gap: Seconds | None = None
-    proxy: ProxyUrl | None = None  # "" is none; unset is the network's
+    """The least time between the starts of two calls."""
+    proxy: ProxyUrl | None = None
+    """The proxy for this provider, instead of [`network.proxy`](#network). `""` means none. Readers that fetch pages
+    themselves (`direct`, `chromium`) take none: see `network.proxy_for_pages`.
+    """
     options: Annotated[dict[str, Any], Field(repr=False)] = {}  # may hold a password
+    """Settings of that service alone, see [below](#options-of-each-service)."""
 
 
 class ProviderConfigError(ValueError):
@@ -112,6 +125,7 @@ class NamedProvider:
     provider: object = field(repr=False)
     private: bool = False
     limits: Limits = field(default_factory=Limits)
+    base_url: str = ""  # where its service is, as far as its settings tell
 
     @property
     def can_search(self) -> bool:
@@ -207,7 +221,8 @@ def _build(entry: ProviderEntry, fetcher: Fetcher, egress: Egress) -> NamedProvi
         raise ProviderConfigError(
             f"provider {entry.name!r}: the type {entry.type!r} cannot be set up ({type(error).__name__})"
         ) from error
-    return NamedProvider(entry.name, entry.type, provider, _is_private(entry, service, settings), limits)
+    private = _is_private(entry, service, settings)
+    return NamedProvider(entry.name, entry.type, provider, private, limits, _base_url(settings))
 
 
 def _handed(service: Any, fetcher: Fetcher, way: Egress) -> tuple[Any, ...]:
@@ -260,8 +275,13 @@ def _is_private(entry: ProviderEntry, service: Any, settings: BaseModel | dict[s
         return entry.private
     if getattr(service, "private", False):
         return True
-    base_url = settings.get("base_url") if isinstance(settings, dict) else getattr(settings, "base_url", None)
-    return bool(base_url) and not _is_public(str(base_url))
+    base_url = _base_url(settings)
+    return bool(base_url) and not _is_public(base_url)
+
+
+def _base_url(settings: BaseModel | dict[str, Any]) -> str:
+    given = settings.get("base_url") if isinstance(settings, dict) else getattr(settings, "base_url", None)
+    return str(given) if given else ""
 
 
 def _is_public(base_url: str) -> bool:

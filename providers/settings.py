@@ -58,19 +58,28 @@ class CooldownSettings(BaseModel, extra="forbid", frozen=True):
     """How long each kind of failure keeps a provider out the first time, unless its answer said how long."""
 
     rate_limited: Seconds = 60
+    """After a rate limit."""
     auth_failed: Seconds = 600
+    """After a refused key."""
     quota_exceeded: Seconds = 3600
+    """After the plan is used up."""
     unavailable: Seconds = 2
-    failures: Count = 3  # how many times in a row it must time out or break down before `unavailable` applies
+    """After several timeouts or breakdowns in a row."""
+    failures: Count = 3
+    """How many timeouts or breakdowns in a row start `unavailable`."""
 
 
 class CacheSettings(BaseModel, extra="forbid", frozen=True):
     """A time to live of 0 keeps nothing of that kind."""
 
     search_ttl: TimeToLive = 300
+    """How long search results are kept. 0 keeps none."""
     page_ttl: TimeToLive = 900
+    """How long pages are kept. 0 keeps none."""
     max_entries: Count = 2000
+    """The most answers that are kept. The least recently used go first."""
     max_size: Annotated[ByteSize, BeforeValidator(no_switch), Field(ge=1024)] = ByteSize(64 << 20)
+    """The most memory that the cache may take."""
 
     @model_validator(mode="before")
     @classmethod

@@ -5,7 +5,7 @@ engine, the toolbox and the upstream that serves a model.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from providers import registry
 from providers.chain import ReadChain, SearchChain
@@ -22,6 +22,7 @@ from tools.toolbox import Toolbox
 
 from .answering.engine import Engine
 from .answering.preparation import Preparation
+from .callers.concurrency import SharedPlaces
 from .config.settings import Config
 from .config.upstreams import UpstreamConfig
 from .store.store import MemoryStore, Store, open_store
@@ -34,13 +35,24 @@ from .upstreams.retry import RetryBudget
 from .upstreams.transport import Transport
 from .upstreams.upstream_limit import UpstreamLimit
 
+if TYPE_CHECKING:
+    from .store.redis_neighbours import RedisNeighbours
+
 _SEARCHING_SHARE = 0.6  # of a request's time; what is left must be enough for the last round to answer
 
 
 class House:
-    """`cooled_down` is told when a provider is left alone for a while."""
+    """`cooled_down` is told when a provider is left alone for a while. This is the house of one of so many `workers` of
+    a server; `places` are those that all of them have at its upstreams."""
 
-    def __init__(self, config: Config, *, cooled_down: CooledDown | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        cooled_down: CooledDown | None = None,
+        places: SharedPlaces | None = None,
+        workers: int = 1,
+    ) -> None:
         tools = config.tools
         own = [(config.server.host, config.server.port)]
         guard = Guard([str(network) for network in tools.allow_networks], own=own)
@@ -60,8 +72,15 @@ class House:
         self.readers = [self.providers[name] for name in tools.read]
         fallback = tools.public_fallback
         self.store = open_store(config.store)
-        shared = _shared(self.store, config)
-        gateway = self.gateway = ProviderGateway(config.cooldown, config.cache, shared, cooled_down=cooled_down)
+        shared, self._neighbours = _together(self.store, config)
+        gateway = self.gateway = ProviderGateway(
+            config.cooldown,
+            config.cache,
+            shared,
+            neighbours=self._neighbours,
+            share=1 / workers,
+            cooled_down=cooled_down,
+        )
         self.search = self.read = None
         self._search_chain = partial(SearchChain, public_fallback=fallback, gateway=gateway, guard=guard)
         if self.searchers:
@@ -94,10 +113,12 @@ class House:
             store=self.store,
         )
         clients = [
-            UpstreamClient(entry, _transport(entry, egress), _limit(entry, config.server.queue))
+            UpstreamClient(entry, transport_to(entry, egress), _limit(entry, config.server.queue, places))
             for entry in config.upstreams
         ]
-        self.upstreams = UpstreamDirectory(clients, config.aliases, RetryBudget(config.server.retry_floor))
+        self.upstreams = UpstreamDirectory(
+            clients, config.aliases, RetryBudget(-(-config.server.retry_floor // workers))
+        )
         self.preparation = Preparation(self.upstreams, self.toolbox, self.store, mode=tools.mode, footer=footer)
 
     def toolbox_with(self, searcher: str) -> Toolbox:
@@ -113,29 +134,37 @@ class House:
             if isinstance(named.provider, Indexing):
                 named.provider.start_index()
 
+    async def hear_neighbours(self) -> None:
+        """Lets other processes tell of providers that are to be left alone."""
+        if self._neighbours:
+            await self._neighbours.open()
+
     async def aclose(self) -> None:
+        if self._neighbours:
+            await self._neighbours.aclose()
         await self.upstreams.aclose()
         await registry.close(self.providers.values())
         await self.fetcher.aclose()
         await self.store.aclose()
 
 
-def _shared(store: Store, config: Config) -> SharedCache | None:
-    """Where the provider cache of many processes is: with those alone that ask the same providers in the same way."""
+def _together(store: Store, config: Config) -> tuple[SharedCache | None, RedisNeighbours | None]:
+    """What many processes know of providers: with those alone that ask the same ones in the same way."""
     if isinstance(store, MemoryStore):
-        return None
+        return None, None
     from .store.redis_store import RedisStore, SharedProviderCache
 
     assert isinstance(store, RedisStore)
     said = [entry.model_dump(mode="python") for entry in config.providers]
-    return SharedProviderCache(store, repr((said, config.tools.allow_networks)))
+    cache = SharedProviderCache(store, repr((said, config.tools.allow_networks)))
+    return cache, store.neighbours(cache.scope, [entry.name for entry in config.providers])
 
 
-def _limit(config: UpstreamConfig, patience: float) -> UpstreamLimit | None:
-    return UpstreamLimit(config.name, config.max_requests, patience) if config.max_requests else None
+def _limit(config: UpstreamConfig, patience: float, places: SharedPlaces | None) -> UpstreamLimit | None:
+    return UpstreamLimit(config.name, config.max_requests, patience, places) if config.max_requests else None
 
 
-def _transport(config: UpstreamConfig, egress: Egress) -> Transport:
+def transport_to(config: UpstreamConfig, egress: Egress) -> Transport:
     if config.type == "demo":
         return DemoTransport(config.name)
     way = config.way_out(egress)

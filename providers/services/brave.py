@@ -41,7 +41,9 @@ class Brave:
         base_url: BaseUrl = "https://api.search.brave.com"
         timeout: float = Field(10.0, gt=0)
         extra_snippets: bool = False
+        """Ask for up to five more snippets per result."""
         safesearch: Literal["off", "moderate", "strict"] | None = None
+        """Brave's filter for adult content. Unset: Brave's own default."""
 
     def __init__(self, settings: Settings, egress: Egress = DIRECT) -> None:
         self.timeout = settings.timeout

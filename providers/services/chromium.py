@@ -30,8 +30,12 @@ def _devtools(value: str) -> str:
 class Chromium(Direct):
     class Settings(Direct.Settings):
         timeout: PositiveFloat = 30.0
-        program: str = ""  # the browser's executable; found by its usual names unless given
+        program: str = ""
+        """The browser's executable. Unset: the first of the usual names that is installed."""
         cdp_url: Annotated[str, AfterValidator(_devtools)] = ""
+        """The address of a Chromium that runs elsewhere, such as `http://127.0.0.1:9222`. Write either this or
+        `program`.
+        """
 
     def __init__(self, settings: Settings, fetcher: Fetcher) -> None:
         super().__init__(settings, fetcher)

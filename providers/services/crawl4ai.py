@@ -25,8 +25,10 @@ class Crawl4AI:
         base_url: BaseUrl = "http://127.0.0.1:11235"
         api_key: Key | None = None  # its CRAWL4AI_API_TOKEN
         timeout: float = Field(30.0, gt=0)
-        filter: Literal["fit", "raw"] = "fit"  # the main content, or all of the page
+        filter: Literal["fit", "raw"] = "fit"
+        """`fit`: the main content of the page. `raw`: all of it."""
         cache: bool = False
+        """Whether Crawl4AI may answer from its own cache."""
 
     def __init__(self, settings: Settings, egress: Egress = DIRECT) -> None:
         self.timeout = settings.timeout

@@ -26,7 +26,8 @@ _REFUSALS = {
 class Direct:
     class Settings(BaseModel, extra="forbid"):
         timeout: PositiveFloat = 15.0  # for the whole of it: fetching and reading
-        max_bytes: PositiveInt = 2_000_000  # of the page; the fetcher itself never takes more than its own limit
+        max_bytes: PositiveInt = 2_000_000
+        """How many bytes of a page are read."""
 
     uses_open_web = True
 

@@ -46,16 +46,20 @@ class DuckDuckGo:
             None  # the search page itself; DuckDuckGo's own unless given
         )
         timeout: float = Field(10.0, gt=0)
-        rate: float = Field(1.0, gt=0)  # calls started per second
+        rate: float = Field(1.0, gt=0)
+        """The most searches that may start per second. More gets this address blocked for a while."""
         in_flight: int = Field(4, gt=0)
-        region: str = "us-en"  # when the query names neither country nor language
+        """The most searches under way at once."""
+        region: str = "us-en"
+        """The region for queries that name neither a country nor a language, such as `us-en` or `de-de`."""
 
     def __init__(self, settings: Settings, egress: Egress = DIRECT) -> None:
         self.timeout = settings.timeout
         self.limits = {"rate": settings.rate, "concurrency": settings.in_flight}
         self._settings = settings
         self._egress = egress
-        self._proxy = egress.proxy_to_url(settings.base_url or _HOME)
+        self.search_url = settings.base_url or _HOME
+        self._proxy = egress.proxy_to_url(self.search_url)
         # A pool of its own: its size bounds the calls in flight even when callers leave before their thread is done.
         self._pool = ThreadPoolExecutor(settings.in_flight, thread_name_prefix="duckduckgo")
 

@@ -32,9 +32,13 @@ class Exa:
         base_url: BaseUrl = "https://api.exa.ai"
         timeout: float = Field(15.0, gt=0)
         type: Literal["auto", "fast", "instant", "neural", "deep-lite", "deep", "deep-reasoning"] = "auto"
+        """Exa's kind of search."""
         highlights: bool = True
+        """Ask for the passages that match the query. They become the snippet."""
         summary: bool = False
-        max_age_hours: int | None = Field(None, ge=-1)  # of a cached page; 0 fetches anew, -1 never does
+        """Ask for a summary of each page. It becomes the snippet."""
+        max_age_hours: int | None = Field(None, ge=-1)
+        """How old a page in Exa's cache may be. 0 always fetches anew, -1 never does."""
 
     def __init__(self, settings: Settings, egress: Egress = DIRECT) -> None:
         self.timeout = settings.timeout

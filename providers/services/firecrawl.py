@@ -34,8 +34,11 @@ class Firecrawl:
         api_key: Key | None = Field(None, validate_default=True)  # an instance of your own may need none
         timeout: float = Field(30.0, gt=0)
         formats: list[Literal["markdown", "links", "summary"]] = ["markdown", "links"]
+        """What Firecrawl returns of a page."""
         only_main_content: bool = True
-        max_age: int | None = Field(None, ge=0)  # of a cached page, in seconds; 0 fetches anew
+        """Whether navigation, headers and footers are left out."""
+        max_age: int | None = Field(None, ge=0)
+        """How old a page in Firecrawl's cache may be, in seconds. 0 always fetches anew."""
 
         @field_validator("api_key")
         @classmethod

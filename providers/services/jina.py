@@ -36,10 +36,15 @@ class Jina:
     class Settings(BaseModel, extra="forbid"):
         api_key: Key | None = None
         base_url: BaseUrl = READER
-        search_url: BaseUrl | None = None  # with a base_url of your own, that one unless given
+        search_url: BaseUrl | None = None
+        """The address of the search. Unset: Jina's own, or `base_url` if you set one."""
         timeout: float = Field(30.0, gt=0)
-        engine: Literal["browser", "direct", "cf-browser-rendering"] | None = None  # how pages are fetched
-        no_content: bool = True  # search gives snippets only; pages are neither fetched nor paid for
+        engine: Literal["browser", "direct", "cf-browser-rendering"] | None = None
+        """How Jina fetches pages. Unset: Jina decides."""
+        no_content: bool = True
+        """Search returns snippets only, so hits are neither fetched nor paid for. `false` makes Jina read every hit,
+        which is slow.
+        """
 
     def __init__(self, settings: Settings, egress: Egress = DIRECT) -> None:
         self.timeout = timeout = settings.timeout
@@ -48,6 +53,7 @@ class Jina:
         search = key | ({"X-Respond-With": "no-content"} if settings.no_content else {})
         # A key and the queries of a private instance go nowhere else.
         search_url = settings.search_url or (SEARCH if settings.base_url == READER else settings.base_url)
+        self.search_url = search_url
         self._needs_key = search_url == SEARCH and settings.api_key is None
         self._reader = ServiceApi(
             "Jina", settings.base_url, timeout=timeout, headers=reader, translate=_page_error, egress=egress

@@ -42,13 +42,29 @@ class Local:
 
     class Settings(BaseModel, extra="forbid"):
         path: DirectoryPath
+        """The folder with your documents."""
         base_url: str = ""
-        label: str = ""  # the folder's name unless given
+        """Where people find the same files on the web. [Citations](documents.md#how-documents-are-cited) then link
+        there.
+        """
+        label: str = ""
+        """The name in `local:` addresses and in the log. Unset: the folder's name."""
         extensions: list[str] = EXTENSIONS
+        """Which files are documents, by the ending of their names. Name other endings and those files are read as plain
+        text.
+        """
         max_file_size: int = Field(20 * 1024 * 1024, gt=0)
-        index: Path | None = None  # a file that keeps the index, or `memory`; in the user's cache folder unless given
-        refresh: float = Field(2.0, ge=0)  # seconds in which a change may go unseen
-        wait: float = Field(2.0, ge=0)  # seconds that a search waits for an index that is being made
+        """Larger files are skipped. In bytes; the default is 20 MiB."""
+        index: Path | None = None
+        """The file that keeps the index between starts, or `memory` to keep none. Unset: a file in your cache folder,
+        see [the index](documents.md#the-index).
+        """
+        refresh: float = Field(2.0, ge=0)
+        """How many seconds a changed file may go unnoticed. The folder is looked through at most this often, when
+        somebody searches.
+        """
+        wait: float = Field(2.0, ge=0)
+        """How many seconds a search waits for an index that is still being made."""
 
         @field_validator("base_url")
         @classmethod

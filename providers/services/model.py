@@ -42,11 +42,16 @@ class Model:
 
     class Settings(BaseModel, extra="forbid"):
         model: Annotated[str, Field(min_length=1)]
+        """The model's name, as its server knows it."""
         api_key: Key | None = None
         base_url: BaseUrl = "https://api.openai.com/v1"
         timeout: float = Field(60.0, gt=0)
         api: Literal["chat", "responses"] = "chat"
-        body: Annotated[dict[str, Any], Field(default_factory=dict)]  # more of the request; null takes a field out
+        """`chat` asks `/chat/completions`, `responses` asks `/responses`."""
+        body: Annotated[dict[str, Any], Field(default_factory=dict)]
+        """More fields of the request, such as `search_parameters`. `null` removes one of ours: `web_search_options` in
+        chat; `tools`, `include` and `store` in Responses.
+        """
 
     def __init__(self, settings: Settings, egress: Egress = DIRECT) -> None:
         self.timeout = settings.timeout

@@ -26,7 +26,8 @@ class Perplexity:
         api_key: Key
         base_url: BaseUrl = "https://api.perplexity.ai"
         timeout: float = Field(15.0, gt=0)
-        max_tokens_per_page: int = Field(512, gt=0)  # how long a snippet may be
+        max_tokens_per_page: int = Field(512, gt=0)
+        """How long a snippet may be, in tokens."""
 
     def __init__(self, settings: Settings, egress: Egress = DIRECT) -> None:
         self.timeout = settings.timeout

@@ -45,10 +45,15 @@ class Searxng:
         timeout: float = Field(10.0, gt=0)
         api_key: Key | None = None
         username: str | None = None
+        """The name for HTTP basic authentication, if your SearXNG asks for it."""
         password: SecretStr | None = None
+        """The password that belongs to `username`."""
         categories: list[str] = []
+        """SearXNG's categories to search, such as `general` or `science`. Empty: its default."""
         engines: list[str] = []
-        language: Language | None = None  # where the query names none, such as `de`, `de-CH`, `all` or `auto`
+        """SearXNG's engines to ask, such as `duckduckgo` or `wikipedia`. Empty: its default."""
+        language: Language | None = None
+        """The language for queries that name none, such as `de`, `de-CH`, `all` or `auto`."""
 
         @model_validator(mode="after")
         def _one_way_in(self) -> Self:

@@ -30,8 +30,10 @@ class Serper:
         api_key: Key
         base_url: BaseUrl = "https://google.serper.dev"
         timeout: float = Field(10.0, gt=0)
-        gl: str | None = None  # country and language when the query names none
+        gl: str | None = None
+        """The country for queries that name none, such as `ch`."""
         hl: str | None = None
+        """The language for queries that name none, such as `de`."""
 
     def __init__(self, settings: Settings, egress: Egress = DIRECT) -> None:
         self.timeout = settings.timeout

@@ -52,8 +52,11 @@ class Tavily:
         base_url: BaseUrl = "https://api.tavily.com"
         timeout: float = Field(20.0, gt=0, lt=SDK_PATIENCE)
         search_depth: Literal["basic", "advanced", "fast", "ultra-fast"] = "basic"
+        """Tavily's search depth. `advanced` costs two credits instead of one."""
         include_answer: bool | Literal["basic", "advanced"] = False
+        """Ask Tavily for a direct answer as well. The model gets it before the results."""
         extract_depth: Literal["basic", "advanced"] = "basic"
+        """Tavily's depth for reading pages. `advanced` costs twice as much."""
 
     def __init__(self, settings: Settings, egress: Egress = DIRECT) -> None:
         if find_spec("tavily") is None:

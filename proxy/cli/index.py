@@ -15,10 +15,14 @@ from tools.clean import one_line
 
 from ..config.settings import Config
 from .indexing import awaited_report, with_index
-from .terminal import opened
+from .running import opened, run_with_config
 
 SHOWN = 20  # skipped files that are named; --json names all
 _LONGEST_NAME = 200
+
+
+def run(given: argparse.Namespace) -> int:
+    return run_with_config(index, given)
 
 
 async def index(config: Config, given: argparse.Namespace) -> int:

@@ -5,8 +5,10 @@ Handed providers; shows progress on stderr, as a bar on a terminal, else as a li
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
@@ -17,24 +19,27 @@ from providers.registry import NamedProvider
 from ..house import House
 
 _WIDTH = 30
+_COLUMNS = 80  # where the terminal does not say
+_PACE = 2.0  # seconds, before a pace is known
 
 
 def with_index(members: Iterable[NamedProvider]) -> list[NamedProvider]:
     return [member for member in members if isinstance(member.provider, Indexing)]
 
 
-async def await_indexes(members: Iterable[NamedProvider]) -> None:
-    """Shows how far they are, and leaves what goes wrong to the search itself."""
+async def await_indexes(members: Iterable[NamedProvider], *, drawn_only: bool = False) -> None:
+    """Shows how far they are, and leaves what goes wrong to the search itself. `drawn_only`: on a terminal or not."""
     for member in with_index(members):
-        await awaited_report(member)
+        await awaited_report(member, drawn_only=drawn_only)
 
 
-async def awaited_report(member: NamedProvider) -> Report | str:
+async def awaited_report(member: NamedProvider, *, drawn_only: bool = False) -> Report | str:
     """What is in its index once that is whole; in words, if it cannot be made."""
     provider: Any = member.provider
     shown = ShownProgress(member.name, sys.stderr)
+    quiet = drawn_only and not sys.stderr.isatty()
     try:
-        return await provider.indexed(shown)  # type: ignore[no-any-return]
+        return await provider.indexed(None if quiet else shown)  # type: ignore[no-any-return]
     except ProviderError as error:
         return str(error)
     finally:
@@ -43,10 +48,12 @@ async def awaited_report(member: NamedProvider) -> Report | str:
 
 @dataclass
 class ShownProgress:
-    """On a terminal one line that changes; elsewhere a line for every tenth of the work."""
+    """On a terminal one line that changes, and never more than one; elsewhere a line for every tenth of the work."""
 
     name: str
     stream: TextIO
+    clock: Callable[[], float] = time.monotonic
+    _began: tuple[float, int] | None = field(default=None, init=False)  # when, and how many were ready then
     _tenth: int = field(default=-1, init=False)
     _drawn: bool = field(default=False, init=False)
 
@@ -56,13 +63,30 @@ class ShownProgress:
         if self.stream.isatty():
             done = _WIDTH * progress.ready // progress.total
             bar = "█" * done + "░" * (_WIDTH - done)
-            self._write(f"\r\x1b[K{self.name}: indexing {bar} {progress.ready:,} of {progress.total:,}")
+            line = f"{self.name}: indexing {bar} {progress.ready:,} of {progress.total:,}{self._time_left(progress)}"
+            self._write(f"\r\x1b[K{line[: self._columns() - 1]}")
             self._drawn = True
             return
         tenth = 10 * progress.ready // progress.total
         if tenth > self._tenth:
             self._tenth = tenth
             self._write(f"{self.name}: indexing, {progress.ready:,} of {progress.total:,} documents are ready\n")
+
+    def _time_left(self, progress: Progress) -> str:
+        """By the pace up to now; nothing before there is one."""
+        now = self.clock()
+        began, ready = self._began = self._began or (now, progress.ready)
+        done, seconds = progress.ready - ready, now - began
+        if not done or seconds < _PACE:
+            return ""
+        left = round(progress.left * seconds / done)
+        return f", {left // 60}:{left % 60:02} left"
+
+    def _columns(self) -> int:
+        try:
+            return os.get_terminal_size(self.stream.fileno()).columns or _COLUMNS
+        except (OSError, ValueError):
+            return _COLUMNS
 
     def end(self) -> None:
         if self._drawn:

@@ -4,6 +4,7 @@ the line for the config, which holds its hash alone.
 
 from __future__ import annotations
 
+import argparse
 import json
 import secrets
 import string
@@ -12,9 +13,15 @@ from pydantic import ValidationError
 
 from ..config.file import ConfigError
 from ..config.keys import HASHED, ClientKey, digest
+from .running import mistakes_in_words
 
 _LETTERS = string.ascii_letters + string.digits  # marked as one word by a double click
 _LENGTH = 43  # letters: as many ways as 256 bits
+
+
+def run(given: argparse.Namespace) -> int:
+    with mistakes_in_words():
+        return new(given.name)
 
 
 def generated() -> str:

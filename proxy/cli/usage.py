@@ -15,6 +15,7 @@ import httpx
 
 from ..config.settings import Config, ServerConfig
 from ..watching.contents import printable
+from .running import run_with_config
 
 KEY_VARIABLE = "GROUNDWIRE_KEY"
 _PATH = "/v1/groundwire/usage"
@@ -27,6 +28,10 @@ _LONGEST = 60  # characters of a name: those of models are the clients' words
 
 class _NoAnswer(Exception):
     """What the operator should do about it."""
+
+
+def run(given: argparse.Namespace) -> int:
+    return run_with_config(usage, given)
 
 
 async def usage(config: Config, given: argparse.Namespace) -> int:

@@ -43,6 +43,14 @@ def _open_to_all_pages(config: Config) -> Problems:
         yield ("server", "cors"), "must not be * while there are no client keys; list origins, or set server.keys"
 
 
+def _workers_apart(config: Config) -> Problems:
+    """A conversation that began in one of them could not go on in another, and each would count limits alone."""
+    wanted = config.server.workers
+    if wanted != "auto" and wanted > 1 and config.store == "memory":
+        sentence = "needs a store that all workers share: set `store: redis://host:6379/0`, or leave it at 1"
+        yield ("server", "workers"), sentence
+
+
 def _equal_key_names(config: Config) -> Problems:
     """Written names alone are to blame: a key without one is called by its place, whatever others are called."""
     keys, names = config.server.keys, config.server.key_names
@@ -204,9 +212,17 @@ def _two_ways_of_one_account(config: Config) -> Problems:
                 yield ("upstreams", index, "proxy"), sentence
 
 
+def _traces_through_socks(config: Config) -> Problems:
+    """The library that sends them knows no such proxy."""
+    proxy = config.network.egress.proxy_to_url(config.traces.endpoint) if config.traces.endpoint else None
+    if proxy is not None and proxy.scheme == "socks5":
+        yield ("traces", "endpoint"), "cannot be reached through a SOCKS proxy; list its host in network.no_proxy"
+
+
 _CHECKS: tuple[Callable[[Config], Problems], ...] = (
     _open_door,
     _open_to_all_pages,
+    _workers_apart,
     _equal_key_names,
     _equal_keys,
     _unpriced_budgets,
@@ -222,6 +238,7 @@ _CHECKS: tuple[Callable[[Config], Problems], ...] = (
     _unable_providers,
     _proxy_for_nothing,
     _two_ways_of_one_account,
+    _traces_through_socks,
 )
 
 

@@ -36,7 +36,17 @@ _MAX_BYTES = 1 << 20
 _MAX_NODES = 10_000  # after aliases are followed, so a few lines cannot unfold into millions
 _MAX_DEPTH = 32
 _MAX_SHOWN = 10
-_SECRET = {"api_key", "keys", "key", "headers", "options", "base_url", "store", "proxy"}  # URLs may carry a password
+_SECRET = {
+    "api_key",
+    "keys",
+    "key",
+    "headers",
+    "options",
+    "base_url",
+    "store",
+    "proxy",
+    "endpoint",
+}  # URLs may carry a password
 
 _REFERENCE = re.compile(
     r"\$(?:(?P<dollar>\$)|\{(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?\}|(?P<broken>\{))", re.A
@@ -142,8 +152,11 @@ def dotted(path: KeyPath, words: frozenset[str]) -> str:
 
 
 def read(path: Path, environ: Mapping[str, str], schema: type[BaseModel]) -> Document:
-    origin = str(path)
-    text = _text(path)
+    return parse(_text(path), str(path), environ, schema)
+
+
+def parse(text: str, origin: str, environ: Mapping[str, str], schema: type[BaseModel]) -> Document:
+    """The text of a config file; `origin` is what errors call it."""
     document = Document(origin, words=_words(schema))
     try:
         root = _compose(text)

@@ -61,17 +61,24 @@ class SearchPolicy(_Section):
     """What of the search a key may use. `providers`: `private` ones alone, or these by name; all of them if unset."""
 
     mode: Mode | None = None
+    """`tools.mode` for this key."""
     providers: Literal["private"] | list[str] | None = None
+    """The providers that this key may use: `private` for the private ones alone, or a list of names. Unset: all."""
     allowed_domains: list[Domain] = []
+    """Only these domains are searched and opened for this key, within `tools.allowed_domains`."""
     blocked_domains: list[Domain] = []
+    """These domains are never searched or opened for this key, besides `tools.blocked_domains`."""
 
 
 class Allowance(_Section):
     """What may be used up in a day or a month (UTC); what is unset has no end. `cost` is in the money of `prices`."""
 
     tokens: Amount | None = None
+    """Tokens in a day or in a calendar month, in UTC. See [budgets](team.md#budgets)."""
     searches: Amount | None = None
+    """Searches in that time."""
     cost: Money | None = None
+    """Money in that time, in the currency of your [`prices`](#prices)."""
 
 
 class Budget(_Section):
@@ -82,13 +89,18 @@ class Budget(_Section):
 class KeyPolicy(_Section):
     """What a key may do; what is unset is not limited."""
 
-    models: list[Name] | None = None  # patterns, as in `upstreams[].models`
+    models: list[Name] | None = None
+    """Patterns of the models that this key may use. Unset: all."""
     search: SearchPolicy = SearchPolicy()
     citations: CitationsPolicy = CitationsPolicy()
     requests_per_minute: Count | None = None
+    """Requests per minute. Unset: no limit. See [limits](team.md#limits)."""
     tokens_per_minute: Amount | None = None
+    """Tokens per minute, into models and out of them."""
     searches_per_minute: Count | None = None
-    concurrency: Count | None = None  # requests at once
+    """Searches per minute: those of models, of `/v1/search` and of the [APIs of other engines](search_engines.md)."""
+    concurrency: Count | None = None
+    """Requests at once."""
     budget: Budget = Budget()
 
 
@@ -96,11 +108,21 @@ class ClientKey(KeyPolicy):
     """One client's key, written as a string or as a mapping with `key` or its `hash`."""
 
     key: SecretStr | None = None
+    """The key itself, in printable ASCII without spaces. Write either `key` or `hash`."""
     hash: Annotated[str, Field(repr=False)] = ""
+    """`sha256:` and the SHA-256 of the key in hexadecimal digits, as `groundwire key new` prints it."""
     name: Annotated[str, AfterValidator(_key_name)] = ""
+    """The name that the log and the usage report show. Without one: `key1`, `key2`, … in the order of the list."""
     group: str = ""
-    expires: Annotated[datetime | None, BeforeValidator(_end)] = None  # from this moment on it is not valid
+    """The name of one of `server.groups`, whose policy this key shares."""
+    expires: Annotated[datetime | None, BeforeValidator(_end)] = None
+    """`2027-12-31` is valid to the end of that day, `2027-12-31T18:00:00Z` to that moment. UTC unless a zone is named.
+    """
     admin: bool = False
+    """May this key read [`GET /metrics`](observing.md#metrics), [the last requests](observing.md#the-last-requests),
+    [health](observing.md#health) and [usage](team.md#what-each-key-used)? Without any keys, everybody who reaches the
+    server may.
+    """
 
     @model_validator(mode="before")
     @classmethod

@@ -32,10 +32,23 @@ class NetworkConfig(BaseModel):
     model_config = STRICT
 
     proxy: ProxyUrl = SecretStr("")
+    """The proxy for upstreams and providers: `http://`, `https://` (TLS to the proxy itself) or `socks5://`, with
+    `user:password@` if the proxy wants them.
+    """
     no_proxy: list[Annotated[str, AfterValidator(check_exception)]] = []
+    """Hosts that are reached without the proxy, by the rules of `NO_PROXY`: `example.org` and `.example.org` (both with
+    subdomains), `10.0.0.0/8`, `host:port`, `*`.
+    """
     proxy_for_pages: bool = False
+    """Whether `open_page` also reads pages through the proxy. See [what that gives up](#pages-through-a-proxy)."""
     trust_env: bool = False
+    """Whether the proxies of the environment count: `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`. `network.proxy` wins over
+    them.
+    """
     ca_file: Annotated[str, AfterValidator(_ca_file)] = ""
+    """A PEM file with more certificate authorities, besides the system's. They count for upstreams, providers, pages
+    and `https://` proxies.
+    """
 
     # What the environment adds: its own proxies, by the scheme of what is reached, if they are trusted; and NO_PROXY.
     _proxies: dict[str, Proxy] = PrivateAttr(default_factory=dict)

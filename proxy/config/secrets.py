@@ -58,6 +58,8 @@ def _said(config: Config) -> Iterator[str]:
         yield from _password_in(provider.base_url or "")
         yield from named_secrets(provider.options)
         yield from egress.said(provider.proxy, "").secrets
+    yield from header_secrets(config.traces.headers)
+    yield from _password_in(config.traces.endpoint)
     if config.store != "memory":
         yield RedisAddress.read(config.store).password or ""
 

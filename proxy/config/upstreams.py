@@ -82,6 +82,14 @@ def _droppable(value: str) -> str:
     return value
 
 
+def _sendable(headers: dict[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if not re.fullmatch(r"[\w!#$%&'*+.^`|~-]+", name, re.A) or re.search(r"[\r\n\0]", value):
+            raise ValueError("must be header names and one-line values")
+    return headers
+
+
+Headers = Annotated[dict[str, str], AfterValidator(_sendable)]
 Parameter = Annotated[str, Field(min_length=1), AfterValidator(_droppable)]
 ContextSize = Annotated[Count, Field(ge=512)]
 
@@ -95,8 +103,11 @@ class CitationsPolicy(BaseModel):
     model_config = STRICT
 
     style: CitationStyle | None = None
+    """`citations.style`, for this key or upstream alone."""
     auto: AutoCitations | None = None
+    """`citations.auto`, for this key or upstream alone."""
     require_read: bool | None = None
+    """`citations.require_read`, for this key or upstream alone."""
 
 
 class Override(BaseModel):
@@ -105,46 +116,108 @@ class Override(BaseModel):
     model_config = STRICT
 
     match: Name
+    """A pattern of the models that this entry is for."""
     tool_calls: ToolCalls | None = None
+    """Replaces the upstream's `tool_calls` for these models."""
     mode: Mode | None = None
+    """Replaces the upstream's `mode` for these models."""
     context: ContextSize | None = None
+    """Replaces the upstream's `context` for these models."""
     drop: list[Parameter] | None = None
+    """Replaces the upstream's `drop` for these models."""
     assist: bool | None = None
+    """Replaces the upstream's `assist` for these models."""
     rewrite_query: bool | None = None
+    """Replaces the upstream's `rewrite_query` for these models."""
 
 
 class UpstreamConfig(BaseModel):
     model_config = STRICT
 
     name: Name
+    """A name of its own, for logs and messages."""
     type: Kind = "openai"
+    """`openai`: any server that speaks Chat Completions. `litellm`: everything else (Anthropic, Gemini, Bedrock,
+    Ollama's own API, …); it needs `pip install 'groundwire[litellm]'`. `demo`: a small built-in stand-in for a model.
+    """
     base_url: Annotated[str, AfterValidator(_base_url)] = ""
+    """The address of the server, up to and including `/v1`. `openai` needs it, `litellm` may have it (there it is
+    called `api_base`), `demo` takes none.
+    """
     api_key: SecretStr = SecretStr("")
+    """The key that is sent to the server. Empty: none. `passthrough`: each client's own key, see
+    [below](#a-key-of-the-clients-own).
+    """
     models: Annotated[list[Name], Field(min_length=1)] = ["*"]
+    """Patterns of the models that this upstream serves, with `*` and `?`."""
     tool_calls: ToolCalls = "auto"
+    """How its models call tools, see [models](models.md). `prompted` describes the tools in text. `none` searches first
+    and then asks the model. `auto` finds out.
+    """
     mode: Mode | None = None
+    """`tools.mode` for the models of this upstream."""
     context: ContextSize | None = None
+    """How many tokens its models hold. What a search finds is cut to fit. Unset: what the server lists."""
     drop: list[Parameter] = []
+    """Fields of a searched request that are not sent to this server, such as `store`."""
     assist: bool = False
+    """Help for [weak models](models.md). Each search also reads its two best pages; a search that the model only
+    announces is asked for once; the rule for citing is repeated at the end; sentences without a marker may get one
+    (`citations.auto`).
+    """
     rewrite_query: bool = True
+    """With `tool_calls: none`: one short call asks the model whether the web is needed, and with which keywords. With
+    `false` only short questions are searched, as they stand. See [models](models.md).
+    """
     overrides: list[Override] = []
+    """Settings for some of its models. The first entry that matches counts."""
     fallback: list[Name] = []
+    """Who serves when this upstream fails: names of other upstreams, or `name/model` where the model has another name
+    there.
+    """
     profile: Annotated[str, AfterValidator(_profile)] = "auto"
+    """What its server accepts: `openai`, `groq`, `mistral`, `deepseek`, `gemini`, `ollama`, `anthropic`, `bedrock` or
+    `cohere`. `auto` decides by the address.
+    """
     without_repairs: list[Annotated[str, AfterValidator(_repair)]] = []
+    """Names of the [repairs](models.md#repairs) that are switched off for its models' answers."""
     options: Annotated[dict[str, Any], Field(repr=False)] = {}
+    """With `litellm`: more arguments for its calls, such as `aws_region_name` or `vertex_project`."""
     forward: list[Annotated[str, AfterValidator(_forward_path)]] = []
-    messages: bool = False  # does it speak Anthropic's API too?
+    """More paths that clients may reach with your key, such as `/v1/batches` or `/v1/batches/*`. Think before you add
+    one.
+    """
+    messages: bool = False
+    """Does its server also speak Anthropic's API, at `/messages` beside `/chat/completions`? Then [requests of that
+    API](messages.md#models) without search pass byte for byte.
+    """
     citations: CitationsPolicy = CitationsPolicy()
-    headers: Annotated[dict[str, str], Field(repr=False)] = {}
-    proxy: ProxyUrl | None = None  # "" is none; unset is the network's
+    headers: Annotated[Headers, Field(repr=False)] = {}
+    """More headers to send to the server."""
+    proxy: ProxyUrl | None = None
+    """The proxy for this upstream, instead of [`network.proxy`](#network). `""` means none."""
     max_requests: Count | None = None
+    """How many requests may be under way there at once. Further requests wait, then go to its fallback or are refused.
+    """
     connect_timeout: Seconds = 5
+    """The longest wait for a connection, name lookup included."""
     first_byte_timeout: Seconds = 120
+    """The longest wait for the first byte of a streamed answer. An answer in one piece has the whole
+    `server.request_timeout`.
+    """
     idle_timeout: Seconds = 60
+    """The longest silence within an answer."""
     retries: Annotated[int, BeforeValidator(no_switch), Field(ge=0, le=2)] = 2
+    """How often one request may be retried."""
     retry_wait: Seconds = 0.25
+    """The first wait before a retry is random, up to this. It doubles with each retry, up to 4 seconds."""
     max_retry_after: Seconds = 5
+    """A `Retry-After` of up to this is waited out. A longer one goes to the client at once."""
     max_answer: Annotated[ByteSize, BeforeValidator(no_switch), Field(ge=1 << 20)] = ByteSize(64 << 20)
+    """The largest answer to a searched request, in bytes on the wire; a streamed token takes some 300 bytes. A larger
+    answer ends in the error `upstream_bad_response`, and so does one with more than 1,000 calls or with 4 MB of
+    arguments in one call.
+    """
 
     @property
     def passes_key(self) -> bool:
@@ -176,14 +249,6 @@ class UpstreamConfig(BaseModel):
         if value == "litellm" and find_spec("litellm") is None:
             raise ValueError("needs the package litellm: pip install 'groundwire[litellm]'")
         return value
-
-    @field_validator("headers")
-    @classmethod
-    def _sendable(cls, headers: dict[str, str]) -> dict[str, str]:
-        for name, value in headers.items():
-            if not re.fullmatch(r"[\w!#$%&'*+.^`|~-]+", name, re.A) or re.search(r"[\r\n\0]", value):
-                raise ValueError("must be header names and one-line values")
-        return headers
 
     @model_validator(mode="after")
     def _agreeing(self) -> Self:

@@ -239,7 +239,7 @@ class _Body:
 
     def take(self, event: Event) -> None:
         if isinstance(event, Citation):
-            self.annotations.append(_annotation(event))
+            self.annotations.append(annotation(event))
             self._cited.setdefault(event.source.n, event)
         elif isinstance(event, ToolFinished):
             self._sources.update((source.n, source) for source in event.sources)
@@ -263,7 +263,7 @@ class _Body:
         return {**proved, "basis": self._sources[n].basis} if n in self._sources else proved
 
 
-def _annotation(event: Citation) -> dict[str, Any]:
+def annotation(event: Citation) -> dict[str, Any]:
     place = {"start_index": event.start, "end_index": event.end, "url": event.source.url, "title": event.source.title}
     return {"type": "url_citation", "url_citation": {**place, **proof_fields(event)}}
 

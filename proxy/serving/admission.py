@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..callers.concurrency import ConcurrencyLimit, Full, Place
+from ..callers.concurrency import ConcurrencyLimit, Full, Place, SharedPlaces
 from ..config.settings import ServerConfig
 from ..context import RequestContext, context_of
 from ..values.errors import RequestError, overloaded, refuse, too_many
@@ -35,9 +35,11 @@ def next_turn_of(scope: Scope) -> NextTurn:
 
 
 class Admission:
-    def __init__(self, app: ASGIApp, server: ServerConfig) -> None:
+    """`places` are those of all workers, where there are several."""
+
+    def __init__(self, app: ASGIApp, server: ServerConfig, places: SharedPlaces | None = None) -> None:
         self._app = app
-        self._limit = ConcurrencyLimit(server.max_requests, server.queue)
+        self._limit = ConcurrencyLimit(server.max_requests, server.queue, name="server", places=places)
         self._turns = Turns(server.queue)
 
     @property

@@ -69,6 +69,8 @@ class AnswerRoute:
         context = context_of(scope)
         raw = await read_body(receive, scope, self._server)
         decoded = await context.dialect.decode(raw, context.caller.owner)
+        if context.observer.transcript is not None:
+            context.observer.transcript.ask(decoded.request.body["messages"], context.caller.secrets)
         if decoded.background:
             await self._serve_in_background(Asking(context, receive, send, next_turn_of(scope)), decoded)
         else:

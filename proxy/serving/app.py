@@ -1,11 +1,12 @@
-"""The web application: routes on FastAPI, behind the edge. Handed a config, hands the server an ASGI application."""
+"""The web application: Starlette's routes, behind the edge. Handed a config, hands the server an ASGI application."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
 from ..callers.flushing import Flushing
@@ -28,7 +29,9 @@ from ..watching.health import Health
 from ..watching.lag import LoopLag
 from ..watching.log import RequestLog, lines_dropped
 from ..watching.metrics import Metrics
+from ..watching.optional_listeners import OptionalListeners
 from ..watching.prices import PriceList
+from ..watching.publishing import Publishing
 from ..watching.recent_requests import RecentRequests
 from .admission import Admission
 from .alpha_search_route import AlphaSearchRoute
@@ -44,7 +47,9 @@ from .mcp_route import McpRoute
 from .messages_routes import CountTokensRoute
 from .models_route import VERSION, ModelsRoute
 from .open_connections import OpenConnections
+from .openapi_route import OpenapiRoute
 from .openwebui_routes import OpenWebuiLoadRoute, OpenWebuiSearchRoute
+from .page_route import PageRoute
 from .requests_route import RequestRoute, RequestsRoute
 from .responses_routes import StoredResponses
 from .searxng_route import SearxngRoute
@@ -52,36 +57,51 @@ from .status_routes import HealthRoute, MetricsRoute
 from .tavily_routes import TavilyExtractRoute, TavilySearchRoute
 from .tool_routes import OpenRoute, SearchRoute
 from .usage_route import UsageRoute
+from .worker_board import BoardRow
 
 _MESSAGES, _MODELS, _VERSION = "/v1/messages", "/v1/models", VERSION.encode()
 _ENGINES = ("/search", "/extract", "/compat/openwebui")  # where we pass for a search engine
 
 
-def build(config: Config, connections: OpenConnections | None = None) -> Edge:
-    """The application as a server runs it. Its parts are closed when the server stops. `connections` are counted."""
+def build(config: Config, connections: OpenConnections | None = None, row: BoardRow | None = None) -> Edge:
+    """The application as a server runs it. Its parts are closed when the server stops. `connections` are counted; `row`
+    is that of one of several workers."""
+    optional = OptionalListeners(config, anonymous=lambda: not keys.required)
     metrics = Metrics(
+        **({} if row is None else _of_all_workers(row)),
         log_dropped=lines_dropped,
+        audit_dropped=optional.audit_dropped,
         connections=lambda: 0 if connections is None else len(connections),
         turned_away=lambda: 0 if connections is None else connections.turned_away,
         waiting=lambda: admission.waiting + house.upstreams.waiting,
     )
-    house = House(config, cooled_down=metrics.cooled_down)
+    house = House(config, cooled_down=metrics.cooled_down, places=row, workers=row.of if row else 1)
     lag = LoopLag(metrics.lagged)
+    publishing = None
+    if row is not None:
+        metrics.take_over(row.counts_before())
+        publishing = Publishing(metrics, row.write_counts)
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
         await house.store.secret()  # says in the log, once, if a shared store is not there
+        await house.hear_neighbours()
         house.start_indexes()
         lag.start()
         flushing.start()
+        if publishing:
+            publishing.start()
         yield
         lag.stop()
         await background.aclose()
+        if publishing:
+            publishing.stop()
         await flushing.stop()
         await mcp.aclose()
         await house.aclose()
+        await optional.aclose()
 
-    app = FastAPI(title="Groundwire", openapi_url=None, docs_url=None, redoc_url=None, lifespan=lifespan)
+    app = Starlette(lifespan=lifespan)
     responses = ResponseState(house.store)
     dialects: dict[str, Dialect] = {
         "/v1/chat/completions": ChatDialect(progress=config.tools.progress == "reasoning"),
@@ -99,14 +119,14 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
     usage = UsageBook(house.store.usage, anonymous=lambda: not keys.required)
     recent = RecentRequests(house.store.requests, contents=config.log.contents, anonymous=lambda: not keys.required)
     flushing = Flushing(limiter.flush, usage.flush, house.store.requests.flush)
-    # Past FastAPI's own error pages and exit stacks: the edge answers for what goes wrong, and costs a tenth of them.
-    admission = Admission(app.router, config.server)
+    # Past Starlette's own error pages: the edge answers for what goes wrong.
+    admission = Admission(app.router, config.server, row)
     edge = Edge(
         admission,
         config.server,
         keys,
         _DialectOfPath({**dialects, **dict.fromkeys(_ENGINES, EngineDialect()), "/mcp": McpDialect()}),
-        [RequestLog(config.log), metrics, limiter, usage, recent, health_seen],
+        [RequestLog(config.log), metrics, limiter, usage, recent, health_seen, *optional.listeners],
         limiter=limiter,
         prices=PriceList(config.prices),
     )
@@ -118,7 +138,8 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
     health = HealthRoute(lambda: edge.draining)
     stored = StoredResponses(responses, lambda: edge.stopping)
     mcp = McpRoute(house)
-    # Plain Starlette routes on ASGI applications: FastAPI's own machinery would cost twice as much per request.
+    page = PageRoute() if config.server.playground else None
+    # Plain routes on ASGI applications: FastAPI would cost twice as much per request, and half a second at start.
     app.router.routes += [
         *(Endpoint(path, answer, methods=["POST"]) for path in dialects),
         Endpoint("/v1/responses/{id}", stored, methods=["GET", "DELETE"]),
@@ -130,7 +151,8 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
         Endpoint("/v1/alpha/search", AlphaSearchRoute(house), methods=["POST"]),
         Endpoint("/search", TavilySearchRoute(house), methods=["POST"]),
         Endpoint("/search", SearxngRoute(house), methods=["GET"]),
-        Endpoint("/", SearxngRoute(house, _nothing_here), methods=["GET"]),
+        Endpoint("/", SearxngRoute(house, page or _nothing_here), methods=["GET"]),
+        *([Endpoint("/page/{name:path}", page, methods=["GET"])] if page else ()),
         Endpoint("/extract", TavilyExtractRoute(house), methods=["POST"]),
         Endpoint("/compat/openwebui/search", OpenWebuiSearchRoute(house), methods=["POST"]),
         Endpoint("/compat/openwebui/load", OpenWebuiLoadRoute(house), methods=["POST"]),
@@ -140,6 +162,7 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
         Endpoint("/healthz", health, methods=["GET"]),
         Endpoint("/readyz", health, methods=["GET"]),
         Endpoint("/metrics", MetricsRoute(metrics), methods=["GET"]),
+        Endpoint("/openapi.json", OpenapiRoute(), methods=["GET"]),
         Endpoint("/v1/groundwire/usage", UsageRoute(usage), methods=["GET"]),
         Endpoint("/v1/groundwire/health", HealthReportRoute(house, health_seen), methods=["GET"]),
         Endpoint("/v1/groundwire/requests", RequestsRoute(recent), methods=["GET"]),
@@ -150,6 +173,10 @@ def build(config: Config, connections: OpenConnections | None = None) -> Edge:
     # A redirect would name the address as it looks from here: behind TLS that is one without.
     app.router.redirect_slashes = False
     return edge
+
+
+def _of_all_workers(row: BoardRow) -> dict[str, Any]:
+    return {"workers": lambda: row.workers, "restarts": lambda: row.restarts, "others": row.counts_of_others}
 
 
 class _DialectOfPath:

@@ -53,6 +53,8 @@ class Arrival:
         if message["type"] == "http.response.start":
             self.observer.status = message["status"]
             message["headers"] = self._marked(message["headers"])
+        if self.observer.transcript is not None:
+            self.observer.transcript.send(message)
         await self._send(message)
 
     def _marked(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

@@ -27,12 +27,14 @@ from . import cors, search_engine_clients
 from .arrival import Arrival, new_request_id
 from .cors import ListedOrigins
 from .delivery import raw_headers
+from .page_route import is_page
 from .refusal import refusal
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})  # what holds nobody's data
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 compared with, not bound
 _HOST = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::[0-9]*)?")
+_TRACE = ("traceparent", "tracestate")
 _UPLOADS = ("/v1/audio/", "/v1/images/")  # where OpenAI's own API takes forms
 
 Headers = dict[bytes, list[bytes]]
@@ -62,6 +64,7 @@ class Edge:
         self._listeners = tuple(listeners)
         self._request_timeout = server.request_timeout
         self._body_timeout = server.body_timeout
+        self._playground = server.playground
         # Bound to every address, the names a machine is called by cannot be known; then the keys are the guard.
         self._any_host = server.host in _ANY_ADDRESS and not server.allowed_hosts
         self._hosts = _LOOPBACK_NAMES | {server.host} | set(server.allowed_hosts)
@@ -117,6 +120,8 @@ class Edge:
         """All that is asked of a request, in the order in which the answers are owed: what is refused to anybody comes
         before the key, what a key may not do before what its body would cost."""
         scope, headers = arrival.scope, _headers(arrival.scope)
+        if b"traceparent" in headers:
+            arrival.observer.trace_headers = _of_trace(headers)
         self._check_host(headers)
         if arrival.origin and cors.is_preflight(scope["method"], headers):
             await _answer_preflight(arrival.send, headers)
@@ -179,7 +184,7 @@ class Edge:
     async def _identify(self, scope: Scope, headers: Headers, receive: Receive) -> tuple[Caller, Receive]:
         """Who asks; and the body, part of which may have been read for it."""
         looks = scope["method"] == "HEAD" and scope["path"] == "/"  # whether anybody is there, which is no secret
-        if looks or scope["path"] in OPEN_PATHS:
+        if looks or scope["path"] in OPEN_PATHS or (self._playground and is_page(scope)):
             return Caller(), receive
         shown = search_engine_clients.with_password_as_key(scope, headers)
         if self._keys.required:
@@ -226,6 +231,11 @@ def _check_upgrade(scope: Scope, headers: Headers) -> None:
     if wanted == b"websocket" and scope["method"] == "GET" and scope["path"] not in OPEN_PATHS:
         text = "WebSockets are not spoken here: send the request as an HTTP POST, with `stream: true` for a stream."
         raise refuse(426, text, code="no_websockets")
+
+
+def _of_trace(headers: Headers) -> dict[str, str]:
+    """What the client says its request is a part of, in the words of W3C's Trace Context."""
+    return {name: b",".join(headers[name.encode()]).decode("latin-1") for name in _TRACE if name.encode() in headers}
 
 
 def _headers(scope: Scope) -> Headers:

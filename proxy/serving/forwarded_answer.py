@@ -117,10 +117,10 @@ class ForwardedAnswer:
 
     async def _ask(self) -> Refusal | None:
         request = self._request
+        headers = {**request.headers, **self._plan.note_question()}
         reply_to = self._forwarding.forward(
-            request.method, request.path, request.headers, request.body, streamed=self._stream is not None
+            request.method, request.path, headers, request.body, streamed=self._stream is not None
         )
-        self._plan.note_question()
         self._cost_open = True
         async with reply_to as reply:
             try:

@@ -45,17 +45,14 @@ class HealthReportRoute:
     def _provider(self, named: NamedProvider) -> dict[str, Any]:
         seen = self._health.of_provider(named.name)
         resting = self._house.gateway.resting(named.name)
-        state = "cooling_down" if resting else "ok" if seen.calls else "untried"
-        why = resting.reason if resting else ""
-        if not why and seen.failures and seen.last_outcome not in ("ok", "empty"):
-            why = f"The last call failed ({seen.last_outcome})."
+        why = (resting.reason if resting else "") or seen.why
         if isinstance(named.provider, Remarking) and named.provider.remark:
             why = f"{why} {named.provider.remark}".strip()
         row: dict[str, Any] = {
             "name": named.name,
             "type": named.type,
             "roles": self._roles(named),
-            "state": state,
+            "state": "cooling_down" if resting else seen.state,
             "why": why,
             "until": iso(time.time() + resting.seconds) if resting else None,
             "calls": seen.calls,

@@ -3,6 +3,10 @@
 
 Accepting is done here and not by the event loop: libuv accepts one connection per turn, and under load a turn takes
 long. New clients would wait for as many turns as there are clients before them.
+
+Where several workers have the same socket, a connection is for the one that holds the fewest: whoever holds more lets
+the others go first for a moment. Without that one of them would take whole batches, and keep them for as long as
+clients keep their connections.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ _FIRST_READ = 16 * 1024
 _BACKLOG = 2048
 _MOST_DESCRIPTORS = 65_536  # more than one process can serve; some systems allow a billion
 _SAY_EVERY = 10.0
+_ASIDE = 0.005  # for how long another worker is let go first
 _REST = 0.1  # how long nobody is accepted where not even a reserve is left
 _SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _UNSENT_IN_KERNEL = 64 * 1024
@@ -58,7 +63,16 @@ def take_descriptors() -> int:
 class Listener:
     """`opened` is handed a socket, whom it counts for, what it has sent so far, and whether it is a spare one."""
 
-    def __init__(self, listening: socket.socket, connections: OpenConnections, opened: Opened) -> None:
+    def __init__(
+        self,
+        listening: socket.socket,
+        connections: OpenConnections,
+        opened: Opened,
+        *,
+        is_next: Callable[[], bool] | None = None,
+    ) -> None:
+        """`is_next`: of several workers, whether the next connection is for this one."""
+        self._is_next = is_next
         self._socket = listening
         self._connections = connections
         self._opened = opened
@@ -80,8 +94,11 @@ class Listener:
             if self._reserve is not None:
                 os.close(self._reserve)
 
-    def _accept(self) -> None:
+    def _accept(self, *, whoever_is_next: bool = False) -> None:
         for _ in range(AT_ONCE):
+            if self._is_next is not None and not whoever_is_next and not self._is_next():
+                self._step_aside()
+                return
             try:
                 client, (peer, *_) = self._socket.accept()
             except BlockingIOError:
@@ -93,6 +110,16 @@ class Listener:
                     return
             else:
                 self._let_in(client, address_of(peer))
+
+    def _step_aside(self) -> None:
+        self._loop.remove_reader(self._socket.fileno())
+        self._loop.call_later(_ASIDE, self._come_back)
+
+    def _come_back(self) -> None:
+        """Those that still wait are taken: whose they are is busy, or gone."""
+        if self._open:
+            self.open()
+            self._accept(whoever_is_next=True)
 
     def _let_in(self, client: socket.socket, address: str) -> None:
         place = self._connections.place_for(address)

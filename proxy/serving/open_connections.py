@@ -136,11 +136,12 @@ class ConnectionLimits:
     write_timeout: float
 
     @classmethod
-    def of(cls, server: ServerConfig, descriptors: int) -> ConnectionLimits:
-        most = server.max_connections or most_connections(descriptors)
+    def of(cls, server: ServerConfig, descriptors: int, workers: int = 1) -> ConnectionLimits:
+        """Of one of so many workers: what the operator allows is divided among them, as connections are."""
+        most = _part(server.max_connections, workers) or most_connections(descriptors)
         return cls(
             most=most,
-            most_pending=server.max_pending_per_address or min(most, max(_FEW, most // 4)),
+            most_pending=_part(server.max_pending_per_address, workers) or min(most, max(_FEW, most // 4)),
             spare=max(2, min(32, most // 8)),
             max_head=server.max_head,
             max_body=server.max_body,
@@ -149,6 +150,10 @@ class ConnectionLimits:
             keep_alive_timeout=server.keep_alive_timeout,
             write_timeout=server.write_timeout,
         )
+
+
+def _part(most: int | None, workers: int) -> int | None:
+    return None if most is None else -(-most // workers)
 
 
 def most_connections(descriptors: int) -> int:
@@ -165,8 +170,16 @@ class OpenConnections:
     """Each connection is in at most one of `pending`, `idle`, `leftover` and `lingering`: the ones that wait for their
     client. Those in `unsent` wait until it takes what was written."""
 
-    def __init__(self, limits: ConnectionLimits, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        limits: ConnectionLimits,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        counted: Callable[[int], None] | None = None,
+    ) -> None:
+        """`counted` is told how many there are, each time that changes."""
         self.limits = limits
+        self._counted = counted
         self.draining = False  # no connection is kept after its answer
         self.turned_away = 0
         self.pending = PendingHeads(clock)
@@ -197,11 +210,15 @@ class OpenConnections:
     def add(self, connection: Held) -> None:
         self._open.add(connection)
         self.pending.add(connection)
+        if self._counted is not None:
+            self._counted(len(self._open))
 
     def remove(self, connection: Held) -> None:
         self._open.discard(connection)
         for waiting in (self.pending, self.idle, self.leftover, self.lingering, self.unsent):
             waiting.discard(connection)
+        if self._counted is not None:
+            self._counted(len(self._open))
 
     def start(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(SWEEP_EVERY, self._ring)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Iterator
 
 from pydantic import BaseModel
@@ -18,6 +19,20 @@ log = logging.getLogger("groundwire")
 Reread = Callable[[], Config | None]
 
 _LIVE = frozenset({"server.keys", "server.groups", "prices.models", "prices.providers"})
+
+
+def is_terminal_closed() -> bool:
+    """Asked by those that were started in one: then that is what SIGHUP says."""
+    return not os.isatty(0)
+
+
+def taken(running: Config, given: Config) -> Config | None:
+    """What counts from now on: the running config with the parts of the given one that can change. None where nothing
+    of it may be taken."""
+    if running.server.keys and not given.server.keys:
+        return None
+    server = running.server.model_copy(update={"keys": given.server.keys, "groups": given.server.groups})
+    return running.model_copy(update={"server": server, "prices": given.prices})
 
 
 class Reloading:
@@ -53,7 +68,8 @@ class Reloading:
                 self._take(given)
 
     def _take(self, given: Config) -> None:
-        if self._running.server.keys and not given.server.keys:
+        after = taken(self._running, given)
+        if after is None:
             # The listener stays where it is, perhaps on every address, whatever the file says of it now.
             log.error("SIGHUP: nothing is changed. The file has no client keys any more; to serve without, restart.")
             return
@@ -61,8 +77,7 @@ class Reloading:
         changed = [what for name in names if name in _LIVE for what in self._in_words(name, given)]
         waiting = [name for name in names if name not in _LIVE]
         self._change(given)
-        server = self._running.server.model_copy(update={"keys": given.server.keys, "groups": given.server.groups})
-        self._running = self._running.model_copy(update={"server": server, "prices": given.prices})
+        self._running = after
         text = "SIGHUP: the config was read again. Changed: %s. Needs a restart: %s."
         log.warning(text, ", ".join(changed) or "nothing", ", ".join(waiting) or "nothing")
 

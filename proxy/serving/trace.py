@@ -33,7 +33,7 @@ async def traced(events: AsyncGenerator[list[Event], None], observer: Observer) 
         await work
     finally:
         work.cancel()
-        await asyncio.wait({work})
+        await asyncio.gather(work, return_exceptions=True)  # who waits for it has left, or was told
 
 
 async def _drive(events: AsyncGenerator[list[Event], None], news: _News) -> None:

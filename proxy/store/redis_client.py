@@ -49,6 +49,22 @@ class Away(Exception):
     """Redis was not asked, or did not answer, or did not do it: go on without."""
 
 
+class CancelKept:
+    """Around calls of the library, which takes a cancellation for an answer where both come in the same moment (so does
+    `asyncio.wait_for` before Python 3.12): it is raised after all, else its task would never end."""
+
+    __slots__ = ("_before", "_task")
+
+    def __enter__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task, self._before = task, task.cancelling()
+
+    def __exit__(self, *_: object) -> None:
+        if self._task.cancelling() > self._before:
+            raise asyncio.CancelledError
+
+
 class RedisClient:
     def __init__(
         self,
@@ -142,7 +158,8 @@ class RedisClient:
         async with self._seats, asyncio.timeout(deadline):
             if self.away and not probe:  # lost while this one waited for its seat
                 raise Away
-            return await redis.execute_command(*command)
+            with CancelKept():
+                return await redis.execute_command(*command)
 
     def _lost(self, error: Exception) -> None:
         self._next_try = time.monotonic() + self._pause

@@ -69,10 +69,17 @@ class _Names:
 
 class RedisJournals:
     def __init__(
-        self, redis: RedisClient, *, pause: float = PAUSE, lease: float = LEASE, look_every: float = LOOK_EVERY
+        self,
+        redis: RedisClient,
+        *,
+        pause: float = PAUSE,
+        lease: float = LEASE,
+        look_every: float = LOOK_EVERY,
+        news: RedisNews | None = None,
     ) -> None:
+        """`news` that others listen to too are closed here."""
         self._redis = redis
-        self._news = RedisNews(redis, pause)
+        self._news = news or RedisNews(redis, pause)
         self._pause = pause
         self._lease = lease
         self._look_every = look_every

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from .redis_client import RedisClient
+from .redis_client import CancelKept, RedisClient
 
 log = logging.getLogger("groundwire")
 
@@ -60,15 +60,18 @@ class RedisNews:
                 continue
             subscription = self._redis.subscription()
             try:
-                await subscription.subscribe(*self._listeners)
+                with CancelKept():
+                    await subscription.subscribe(*self._listeners)
                 self._subscription = subscription
                 while True:
-                    await self._take(await subscription.get_message(timeout=None))
+                    with CancelKept():
+                        message = await subscription.get_message(timeout=None)
+                    await self._take(message)
             except Exception as error:  # the boundary to the library and its sockets
                 log.debug("store: the connection for news was lost (%s)", type(error).__name__)
             finally:
                 self._subscription = None
-                with suppress(Exception):
+                with CancelKept(), suppress(Exception):
                     await subscription.aclose()
             await asyncio.sleep(self._pause)
 

@@ -5,6 +5,7 @@ away this process's own are shown.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -70,7 +71,10 @@ class RedisRequests:
         brought = list(self._waiting)
         if not brought:
             return
-        written = [part for record in brought for part in _written(record)]
+        written: list[str | bytes] = []
+        for record in brought:
+            written += _written(record)
+            await asyncio.sleep(0)  # hundreds with hundreds of steps take a second: others must not wait for it
         size = sum(len(part) for part in written if isinstance(part, bytes))
         try:
             await self._redis.ask("EVAL", _ADD, 3, *_NAMES, _KEPT, KEPT_REQUESTS, *written, size=size)
@@ -94,13 +98,14 @@ class RedisRequests:
         if found:
             return found, True
         try:
-            row, steps = await self._redis.ask("EVAL", _FIND, 3, *_NAMES, request_id, size=_ROOM)
+            row, held = await self._redis.ask("EVAL", _FIND, 3, *_NAMES, request_id, size=_ROOM)
         except Away:
             return None, False
-        shown, happened = _read(row), _read(steps)
+        shown, happened = _read(row), _read(held)
         if not isinstance(shown, dict):
             return None, True
-        return {**shown, "steps": happened if isinstance(happened, list) else []}, True
+        steps = [step for step in happened if isinstance(step, dict)] if isinstance(happened, list) else []
+        return {**shown, "steps": steps}, True
 
 
 def _written(record: RequestRecord) -> tuple[str, str, bytes, bytes]:

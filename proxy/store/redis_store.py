@@ -24,6 +24,8 @@ from .journals import Journals
 from .redis_client import LARGE, PAUSE, TIMEOUT, Away, RedisClient
 from .redis_counters import RedisCounters
 from .redis_journals import RedisJournals
+from .redis_neighbours import RedisNeighbours
+from .redis_news import RedisNews
 from .redis_requests import RedisRequests
 from .redis_usage import RedisUsage
 from .store import (
@@ -88,7 +90,8 @@ class RedisStore:
         self.counters: Counters = self._shared_counters
         self.usage: UsageStore = RedisUsage(self._redis)
         self.requests: RequestStore = RedisRequests(self._redis)
-        self.journals: Journals = RedisJournals(self._redis, pause=pause)
+        self._news = RedisNews(self._redis, pause)
+        self.journals: Journals = RedisJournals(self._redis, pause=pause, news=self._news)
 
     # The store
 
@@ -210,6 +213,10 @@ class RedisStore:
         except Away:
             return  # it ends by itself
 
+    def neighbours(self, scope: str, providers: Sequence[str]) -> RedisNeighbours:
+        """The processes that ask the same providers."""
+        return RedisNeighbours(self._redis, self._news, scope, providers)
+
     async def complaint(self) -> str:
         """What is wrong with Redis, in a few words; empty if it keeps what it is given."""
         return await self._redis.complaint(name_of("check", "", secrets.token_hex(8)), secrets.token_bytes(16))
@@ -278,20 +285,20 @@ class SharedProviderCache:
     def __init__(self, store: RedisStore, providers: str) -> None:
         """`providers` is all that was said about them. That may hold passwords, so guessing it from a name is slow."""
         self._store = store
-        self._asked = hashlib.scrypt(providers.encode(), salt=b"groundwire", n=1 << 14, r=8, p=1, dklen=16).hex()
+        self.scope = hashlib.scrypt(providers.encode(), salt=b"groundwire", n=1 << 14, r=8, p=1, dklen=16).hex()
 
     async def get(self, owner: str, key: str) -> bytes | None:
-        return await self._store.get("cache", owner, self._asked + key)
+        return await self._store.get("cache", owner, self.scope + key)
 
     async def put(self, owner: str, key: str, value: bytes, ttl: float) -> None:
         if self._store.sure:  # else it would only be in this process's memory twice
-            await self._store.put("cache", owner, self._asked + key, value, ttl)
+            await self._store.put("cache", owner, self.scope + key, value, ttl)
 
     async def claim(self, owner: str, key: str, token: str, ttl: float) -> str:
-        return await self._store.claim("claim", owner, self._asked + key, token, ttl)
+        return await self._store.claim("claim", owner, self.scope + key, token, ttl)
 
     async def release(self, owner: str, key: str, token: str) -> None:
-        await self._store.release("claim", owner, self._asked + key, token)
+        await self._store.release("claim", owner, self.scope + key, token)
 
 
 def _slices(names: Sequence[str]) -> Iterator[Sequence[str]]:

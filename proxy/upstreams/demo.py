@@ -1,5 +1,5 @@
 """The built-in demo model: it cannot think, it can only look up and quote, and it says so. Handed a Chat Completions
-body, hands on events like every upstream: a search, then the best page, then the sentences that match the question.
+body, hands on events like every upstream: a search, then the best page, then what in it is about the question.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from typing import Any
 
 import orjson
 
-from providers.text.relevance import relevance
 from providers.text.words import terms
 from tools.base import OPEN_PAGE, WEB_SEARCH
 
 from ..values.events import Begun, Event, Finished, TextDelta, ToolCallDelta, UsageSeen
 from ..values.messages import text_of
+from .quoting import quotes
 
 CREATED = 1767225600  # 2026-01-01: `models` wants a date, and a model without weights has none of its own
 MAX_QUERY = 400
-MAX_QUOTES = 4
-LONGEST_QUOTE = 400
+MOST_PAGES = 3
 
 HONEST = "From the sources (Groundwire's built-in demo model only quotes; connect a real model for reasoning):"
 NO_QUESTION = "This is Groundwire's built-in demo model. Ask it a question in words, and it looks the answer up."
@@ -89,8 +88,8 @@ def respond(messages: Sequence[Mapping[str, Any]], tools: Mapping[str, str]) -> 
     readings = [reading for result in results for reading in read_result(result)]
     if not readings:
         return SEARCH_FAILED
-    if OPEN_PAGE in tools and len(results) == 1:
-        return _call(step, tools[OPEN_PAGE], {"url": _best(question, readings).url})
+    if OPEN_PAGE in tools and (page := _page_to_open(question, readings, len(results) - 1)):
+        return _call(step, tools[OPEN_PAGE], {"url": page})
     return compose(question, readings)
 
 
@@ -103,10 +102,24 @@ def _asked(messages: Sequence[Mapping[str, Any]]) -> tuple[str, list[str]]:
     return " ".join(text_of(messages[asked], "\n").split()), results
 
 
-def _best(question: str, readings: Sequence[Reading]) -> Reading:
-    """The engine has seen the whole pages: its own order counts beside what little we see of them."""
-    scores = relevance(question, [f"{reading.title}\n{reading.text}" for reading in readings])
-    return readings[max(range(len(readings)), key=lambda at: scores[at] / (1 + at / 3))]
+def _page_to_open(question: str, readings: Sequence[Reading], opened: int) -> str:
+    """The best page, and the next where those before said nothing about the question."""
+    hits = [reading for reading in readings if not reading.opened]
+    done = [reading for reading in readings if reading.opened]
+    if opened >= MOST_PAGES or _quoted(question, done):
+        return ""
+    wanted = set(terms(question))
+    known = {reading.n for reading in done}
+
+    def score(at: int) -> float:
+        """The engine has seen the whole pages: its own order counts beside what little we see of them. What a title
+        says, the page is about."""
+        title, text = set(terms(hits[at].title)), set(terms(hits[at].text))
+        return (len(wanted & (title | text)) + len(wanted & title)) / (1 + at / 8)
+
+    left = [at for at, hit in enumerate(hits) if hit.n not in known]
+    best = max(left, key=score, default=None)
+    return hits[best].url if best is not None and (not opened or score(best)) else ""
 
 
 def offered_tools(body: Mapping[str, Any]) -> dict[str, str]:
@@ -134,79 +147,15 @@ def read_result(result: str) -> Iterator[Reading]:
 
 
 def compose(question: str, readings: Sequence[Reading]) -> str:
-    """The sentences that match best, in the order they stand in their sources, each with its source's number. What was
-    opened was chosen from all that was found: hits are quoted only where it says nothing."""
-    for quoted in ([reading for reading in readings if reading.opened], readings):
-        quotes = _quotes(quoted)
-        if chosen := _chosen(question, [sentence for _, sentence in quotes]):
-            return HONEST + "\n\n" + " ".join(f"{quotes[at][1]} [{quotes[at][0]}]" for at in sorted(chosen))
-    return NO_MATCH
+    """The sentences that are about the question, in the order they stand in their sources, each with its source's
+    number. What was opened was chosen from all that was found: hits are quoted only where it says nothing."""
+    opened = [reading for reading in readings if reading.opened]
+    found = _quoted(question, opened) or _quoted(question, readings)
+    return f"{HONEST}\n\n{' '.join(f'{sentence} [{n}]' for n, sentence in found)}" if found else NO_MATCH
 
 
-def _quotes(readings: Sequence[Reading]) -> list[tuple[int, str]]:
-    """Every sentence with its source's number, torn ones only in need."""
-    quotes = [(reading.n, sentence) for reading in readings for sentence in sentences(reading.text)]
-    return [quote for quote in quotes if not _is_torn(quote[1])] or quotes
-
-
-def _chosen(question: str, quotable: Sequence[str]) -> list[int]:
-    """The places of the few sentences that match best and do not say the same; the best first."""
-    wanted = set(terms(question))
-    scores = relevance(question, quotable)
-    by_score = sorted(range(len(quotable)), key=lambda at: -scores[at])
-    chosen: dict[int, set[str]] = {}  # place → words
-    for at in by_score:
-        best = next(iter(chosen), at)
-        if len(chosen) == MAX_QUOTES or scores[at] < scores[best] / 3:
-            break
-        words = set(terms(quotable[at]))
-        matches = len(words & wanted) >= min(len(wanted), 2)
-        if matches and not any(_alike(words, old) for old in chosen.values()):
-            chosen[at] = words
-    return list(chosen)
-
-
-_NOISE = re.compile(r"^[ \t]*(?:#{1,6}[ \t].*|[-*_=|: \t]+|\|.*|!\[.*|\[…\])$", re.MULTILINE)
-_CODE = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1.*?$|\Z)", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s\"[^\"]*\")?\)")
-_ITEM = re.compile(r"^\s*(?:[-*+]|\d{1,3}[.)])\s+|^\s*>\s?", re.MULTILINE)
-_EMPHASIS = re.compile(r"(\*\*|__|(?<!\w)[*_](?=\S)|(?<=\S)[*_](?!\w))")
-_SENTENCE_END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"'”’)]))\s+(?=[\"'“‘(`]?[^\W_a-z])|(?<=[。！？])")
-_SHORTENED = re.compile(r"(?:\b(?:e\.g|i\.e|etc|cf|vs|Dr|Mr|Mrs|Ms|Prof|St|No|Fig|approx)|\b[A-Z])\.$")
-
-
-def sentences(markdown: str) -> list[str]:
-    """The whole sentences of a Markdown text: no headings, tables, code or link targets."""
-    found: list[str] = []
-    text = _NOISE.sub("", _CODE.sub("\n\n", markdown))
-    text = _EMPHASIS.sub("", _LINK.sub(r"\1", _ITEM.sub("\n\n", text)))
-    for paragraph in re.split(r"\n\s*\n", text):
-        begun = ""
-        for piece in _SENTENCE_END.split(" ".join(paragraph.split())):
-            begun = f"{begun} {piece}".strip()
-            if not _SHORTENED.search(begun):
-                found.append(begun)
-                begun = ""
-        found.append(begun)
-    return [_balanced(sentence) for sentence in found if _is_quotable(sentence)]
-
-
-def _is_quotable(sentence: str) -> bool:
-    shortest = 6 if sentence.endswith(("。", "！", "？")) else 20  # scripts without blanks say much in few characters
-    return shortest <= len(sentence) <= LONGEST_QUOTE
-
-
-def _balanced(sentence: str) -> str:
-    """A lone backtick would make code of everything after it, our marker included."""
-    return sentence if sentence.count("`") % 2 == 0 else sentence.replace("`", "")
-
-
-def _is_torn(sentence: str) -> bool:
-    return sentence.startswith(("…", "...")) or sentence.endswith(("…", "..."))
-
-
-def _alike(one: set[str], other: set[str]) -> bool:
-    return len(one & other) >= 0.8 * min(len(one), len(other))
+def _quoted(question: str, readings: Sequence[Reading]) -> list[tuple[int, str]]:
+    return quotes(question, [(reading.n, reading.title, reading.text) for reading in readings])
 
 
 def _call(step: int, name: str, arguments: Mapping[str, str]) -> ToolCallDelta:

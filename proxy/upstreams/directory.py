@@ -40,15 +40,19 @@ class UpstreamDirectory:
             text = f"The name of the model is longer than {_LONGEST_NAME} characters."
             raise refuse(404, text, param="model", code="model_not_found")
         target = self._meant(model)
-        if target != model:
-            name, _, rest = target.partition("/")
-            if rest and name in self._by_name:
-                return self._by_name[name], rest
-        for client in self._clients:
-            if client.serves(target):
-                return client, target
-        text = f"The model '{model}' does not exist: no upstream here serves it."
-        raise refuse(404, text, param="model", code="model_not_found")
+        found = self.find_target(target) if target != model else self._serving(model)
+        if found is None:
+            text = f"The model '{model}' does not exist: no upstream here serves it."
+            raise refuse(404, text, param="model", code="model_not_found")
+        return found
+
+    def find_target(self, target: str) -> tuple[UpstreamClient, str] | None:
+        """The same for what an alias stands for: a model, or an upstream's name, / and a model."""
+        name, _, rest = target.partition("/")
+        return (self._by_name[name], rest) if rest and name in self._by_name else self._serving(target)
+
+    def _serving(self, model: str) -> tuple[UpstreamClient, str] | None:
+        return next(((client, model) for client in self._clients if client.serves(model)), None)
 
     def _meant(self, model: str) -> str:
         """What an alias stands for: the very name first, then the patterns, in their order."""

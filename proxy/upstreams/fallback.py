@@ -99,12 +99,13 @@ class FallbackPlan:
         """How the current model takes tools."""
         return await self.current.upstream.look_up(self.current.model)
 
-    def note_question(self) -> None:
-        """The current upstream is asked now."""
+    def note_question(self) -> Mapping[str, str]:
+        """The current upstream is asked now, with its headers and these."""
         if self._budget and not self._asked:
             self._budget.note_request()
         self._observer.tell(ModelAsked(self.current.upstream.name, self.current.model))
         self._asked = time.perf_counter()
+        return self._observer.onward
 
     def note_end(self, batch: Sequence[Event], said: int = 0) -> None:
         """The last events that a question brought. `said`: how many characters came before them."""
@@ -203,8 +204,8 @@ class FallbackPlan:
     def _ask(self, body: dict[str, Any], known_tools: Sequence[Any] | None) -> AsyncGenerator[list[Event], None]:
         candidate = self.current
         self._question = body
-        self.note_question()
-        return candidate.upstream.stream({**body, "model": candidate.model}, candidate.headers, known_tools)
+        headers = {**candidate.headers, **self.note_question()}
+        return candidate.upstream.stream({**body, "model": candidate.model}, headers, known_tools)
 
     def ask_aside(self, body: dict[str, Any]) -> AsyncGenerator[list[Event], None]:
         """Asks the current model something of our own. What it says is not for the client, and settles nothing; whoever

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ..callers.concurrency import ConcurrencyLimit, Full, Place
+from ..callers.concurrency import ConcurrencyLimit, Full, Place, SharedPlaces
 from ..values.errors import busy
 from ..values.events import Failed
 from ..watching.observer import Observer
@@ -19,9 +19,9 @@ FULL = "upstream_full"  # the code of a failure that is not the upstream's
 
 
 class UpstreamLimit:
-    def __init__(self, name: str, most: int, patience: float) -> None:
+    def __init__(self, name: str, most: int, patience: float, places: SharedPlaces | None = None) -> None:
         self._name = name
-        self._limit = ConcurrencyLimit(most, patience)
+        self._limit = ConcurrencyLimit(most, patience, name=f"upstream {name}", places=places)
 
     @property
     def waiting(self) -> int:

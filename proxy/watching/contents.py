@@ -25,6 +25,11 @@ def printable(text: str, longest: int) -> str:
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
 
 
+def whole_characters(text: str) -> str:
+    """Without halves of pairs, which models escape and JSON cannot hold."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def code_word(outcome: str) -> str:
     """Codes of errors may come from a model's server, and then hold anything."""
     return outcome if _CODE.fullmatch(outcome) else "error"

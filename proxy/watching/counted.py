@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from urllib.parse import unquote
 
+from ..values.response_paths import is_about_stored_response
 from .observer import Observer
 
 _COUNTED = ("/v1/", "/compat/")
@@ -19,3 +20,12 @@ def is_counted(request: Observer) -> bool:
     if path.startswith(_UNCOUNTED):
         return False
     return path in _ENGINES or path.startswith(_COUNTED) or (path == "/" and request.summary.searches > 0)
+
+
+def is_listed(request: Observer, *, anonymous: bool) -> bool:
+    """Is it one that lists of requests show? Who waits for a response in the background looks after it every second:
+    that is not what was asked. Without `anonymous` nobody is let in without a key, and who is turned away at the door
+    must not push out those who were served."""
+    if not is_counted(request) or is_about_stored_response(request.method, request.path):
+        return False
+    return request.method != "OPTIONS" and (anonymous or bool(request.caller))

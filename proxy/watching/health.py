@@ -20,6 +20,7 @@ from .step_fields import milliseconds
 from .steps import Forwarded, ModelAnswered, ModelFailed, Step
 
 _WELL = ("ok", "empty")
+_OF_THE_PAGE = ("bad_request", "not_allowed", "blocked")  # another one may be read by the same provider
 _REFUSES_US = (401, 402, 403, 407, 408, 429)  # of the 4xx; the others are the fault of what was asked
 
 
@@ -31,6 +32,16 @@ class ProviderRecord:
     failures: int = 0
     last_outcome: str = ""
     last_ms: float | None = None
+
+    @property
+    def state(self) -> str:
+        if not self.calls:
+            return "untried"
+        return "ok" if self.last_outcome in (*_WELL, *_OF_THE_PAGE) else "failing"
+
+    @property
+    def why(self) -> str:
+        return "" if self.last_outcome in ("", *_WELL) else f"The last call failed ({self.last_outcome})."
 
 
 @dataclass(slots=True)
@@ -81,7 +92,7 @@ class Health(Listener):
             return
         record = self._providers.setdefault(step.provider, ProviderRecord())
         record.calls += 1
-        record.failures += step.outcome not in _WELL
+        record.failures += not step.answered
         record.last_outcome, record.last_ms = step.outcome, milliseconds(step.seconds)
 
     def _answered(self, step: ModelAnswered) -> None:

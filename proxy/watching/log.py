@@ -21,7 +21,7 @@ from providers.base import ProviderCall
 from ..config.settings import LogConfig
 from ..values.secrets import masked
 from .contents import ContentsHidden, code_word, printable
-from .log_writer import LogWriter
+from .log_writer import HurriedWriter, LogWriter
 from .observer import Listener, Observer
 
 _PLAIN = re.compile(r"[\w.:/@%+,;=()~!*'&$\[\]-]{1,200}")
@@ -51,14 +51,17 @@ class RequestLog(Listener):
         self._write(_without_secrets(self._line(facts), facts))
 
 
-def set_up(config: LogConfig, *, queued: bool = False, **levels: str) -> None:
+def set_up(config: LogConfig, *, queued: bool = False, hurried: bool = False, **levels: str) -> None:
     """The other lines of the house, in the same form and from the same level on; `levels` are for one logger each.
-    `queued` is for a server: its lines, those of requests too, are written by a thread, and nobody waits for them."""
+    `queued` is for a server: its lines, those of requests too, are written by a thread, and nobody waits for them.
+    `hurried` is for who may have no thread: what cannot be written at once is lost."""
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # not in our lines, and not free
     handler = _Lines()
     handler.setFormatter(_JsonFormatter() if config.format == "json" else _TEXT)
     if queued:
         _Lines.writer = _writer(handler)
+    elif hurried and sys.stderr is not None:
+        _Lines.writer = HurriedWriter(sys.stderr.fileno())
     if not config.contents:
         handler.addFilter(ContentsHidden())
     logging.basicConfig(handlers=[handler])
@@ -130,7 +133,7 @@ def lines_dropped() -> int:
 class _Lines(logging.Handler):
     """The other lines of the house go the same way as those of requests."""
 
-    writer: ClassVar[LogWriter | None] = None
+    writer: ClassVar[LogWriter | HurriedWriter | None] = None
     secrets: ClassVar[tuple[str, ...]] = ()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -144,7 +147,7 @@ def _without_secrets(line: str, facts: Mapping[str, Any]) -> str:
     """A client may have put its key where a model's name belongs, and a server into the code of an error. There is one
     such line for each request, so only what is theirs is looked through, and for whole keys."""
     theirs = line if "contents" in facts else "{} {} {} {}".format(*(facts.get(name, "") for name in _THEIRS))
-    return masked(line, _Lines.secrets) if any(secret in theirs for secret in _Lines.secrets) else line
+    return without_secrets(line) if any(secret in theirs for secret in _Lines.secrets) else line
 
 
 def _writer(handler: logging.Handler) -> LogWriter | None:

@@ -1,5 +1,6 @@
 """The metrics, in the form that Prometheus reads. A listener that counts what observers tell it, in plain numbers that
-several processes can add up; `exposition` writes them out when somebody asks.
+several processes can add up; `exposition` writes them out when somebody asks. One of several workers adds what the
+others have told (`snapshot`) to its own, so that it does not matter which of them is asked.
 
 No label can grow with what clients send: upstreams, providers and tools are the operator's names, everything else is a
 word of a closed list. A model's name is the client's, so it is no label.
@@ -7,18 +8,21 @@ word of a closed list. A model's name is the client's, so it is no label.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
+import orjson
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from providers.base import ProviderCall
 
+from .metric_parts import SHORT_SECONDS, Count, Spread
 from .observer import Listener, Observer
 from .steps import (
+    TOOLS,
     Decided,
     FirstContent,
     Forwarded,
@@ -35,150 +39,130 @@ from .steps import (
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-_SHORT_SECONDS = (0.0005, 0.001, 0.0025, *_SECONDS[:10])  # of what we do ourselves
 _TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
-_TOOLS = {"search": "web_search", "read": "open_page"}
+# What others keep, by the names of their families.
+_GAUGES = {
+    "groundwire_streams": "Answers of models under way, streamed or not.",
+    "groundwire_connections": "Connections that clients hold.",
+    "groundwire_waiting": "Who waits for a turn or for a place.",
+}
+_TOTALS = {
+    "groundwire_connections_turned_away": "Connections that found no place, or no file descriptor.",
+    "groundwire_log_dropped": "Lines of the log that were lost, because nobody took them.",
+    "groundwire_audit_dropped": "Requests that are missing in the audit, because their lines could not be written.",
+}
 
-Labels = tuple[str, ...]
-
-
-class _Count:
-    """A number that only grows, for each set of labels."""
-
-    def __init__(self, name: str, text: str, labels: Sequence[str]) -> None:
-        self._name, self._text, self._labels = name, text, labels
-        self.values: Counter[Labels] = Counter()
-
-    def add(self, *labels: str, by: float = 1) -> None:
-        self.values[labels] += by  # type: ignore[assignment]  # Counter is typed for whole numbers
-
-    def family(self) -> Metric:
-        family = CounterMetricFamily(self._name, self._text, labels=self._labels)
-        for labels, value in self.values.items():
-            family.add_metric(labels, value)
-        return family
-
-
-class _Spread:
-    """A histogram, for each set of labels."""
-
-    def __init__(self, name: str, text: str, labels: Sequence[str], bounds: Sequence[float] = _SECONDS) -> None:
-        self._name, self._text, self._labels = name, text, labels
-        self._bounds = bounds
-        self.counts: dict[Labels, list[int]] = defaultdict(lambda: [0] * (len(bounds) + 1))
-        self.sums: Counter[Labels] = Counter()
-        if not labels:
-            self.counts[()]  # shown from the start
-
-    def add(self, value: float, *labels: str) -> None:
-        self.counts[labels][bisect_left(self._bounds, value)] += 1
-        self.sums[labels] += value  # type: ignore[assignment]  # Counter is typed for whole numbers
-
-    def family(self) -> Metric:
-        family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
-        for labels, counts in self.counts.items():
-            family.add_metric(labels, list(self._buckets(counts)), self.sums[labels])
-        return family
-
-    def _buckets(self, counts: Sequence[int]) -> Iterator[tuple[str, float]]:
-        total = 0
-        for bound, count in zip((*map(str, self._bounds), "+Inf"), counts, strict=True):
-            total += count
-            yield bound, total
+Others = Callable[[], Iterable[tuple[bytes, bool]]]
 
 
 class Metrics(Listener):
-    """`collect` is what the Prometheus library asks for. What it is handed are numbers that others keep."""
+    """`collect` is what the Prometheus library asks for. What it is handed are numbers that others keep: of this
+    process, but for `workers`, how many serve, and `restarts`, how often one took the place of another. `others` are
+    the snapshots of the other workers, each with whether its process is still there."""
 
     def __init__(
         self,
         *,
         log_dropped: Callable[[], int] = int,
+        audit_dropped: Callable[[], int] = int,
         connections: Callable[[], int] = int,
         turned_away: Callable[[], int] = int,
         waiting: Callable[[], int] = int,
+        workers: Callable[[], int] = lambda: 1,
+        restarts: Callable[[], int] = int,
+        others: Others = tuple,
     ) -> None:
-        self._log_dropped = log_dropped
-        self._connections = connections
-        self._turned_away = turned_away
-        self._waiting = waiting
-        self._requests = _Count(
+        self._workers, self._restarts = workers, restarts
+        self._others = others
+        self._before: Counter[str] = Counter()  # totals of who was here before us
+        self.changed = True  # since the last snapshot
+        self._requests = Count(
             "groundwire_requests",
             "Requests that have ended, by the upstream that was asked last and by how they ended.",
             ("dialect", "upstream", "outcome"),
         )
-        self._rounds = _Count("groundwire_rounds", "Questions to a model, forwarded requests too.", ("upstream",))
-        self._failures = _Count(
+        self._rounds = Count("groundwire_rounds", "Questions to a model, forwarded requests too.", ("upstream",))
+        self._failures = Count(
             "groundwire_model_failures",
             "Questions to a model that failed, by the kind of status.",
             ("upstream", "status"),
         )
-        self._retries = _Count(
+        self._retries = Count(
             "groundwire_retries",
             "Models that failed before they had said anything, by whether they were asked again.",
             ("upstream", "outcome"),
         )
-        self._calls = _Count(
+        self._calls = Count(
             "groundwire_tool_calls",
             "Calls of providers on behalf of a tool, by what became of them.",
             ("tool", "provider", "outcome"),
         )
-        self._cache = _Count(
+        self._cache = Count(
             "groundwire_cache_answers", "Calls of providers by whether the cache had the answer.", ("tool", "result")
         )
-        self._cooldowns = _Count(
+        self._cooldowns = Count(
             "groundwire_provider_cooldowns", "Times that a provider began to be left alone.", ("provider",)
         )
-        self._tokens = _Count("groundwire_tokens", "Tokens as the models' servers counted them.", ("upstream", "type"))
-        self._costs = _Count(
+        self._tokens = Count("groundwire_tokens", "Tokens as the models' servers counted them.", ("upstream", "type"))
+        self._costs = Count(
             "groundwire_cost",
             "What requests cost by the prices of the configuration, in their currency.",
             ("kind", "source"),
         )
-        self._citations = _Count("groundwire_citations", "Citations in answers.", ("dialect",))
-        self._provider_seconds = _Spread(
+        self._citations = Count("groundwire_citations", "Citations in answers.", ("dialect",))
+        self._provider_seconds = Spread(
             "groundwire_provider_seconds",
             "How long providers took that were asked, with the wait for their turn; without what the cache answered.",
             ("tool", "provider"),
         )
-        self._first_token = _Spread(
+        self._first_token = Spread(
             "groundwire_first_token_seconds",
             "Streamed answers: from the request's arrival to the first text, thought or call of the answer.",
             ("dialect", "upstream"),
         )
-        self._overhead = _Spread(
+        self._overhead = Spread(
             "groundwire_overhead_seconds",
             "What we add: from the request's arrival to the first question to a model or a provider, less the wait "
             "for its body. Nothing that a client, a model or a provider takes is in it.",
             ("dialect",),
-            _SHORT_SECONDS,
+            SHORT_SECONDS,
         )
-        self._duration = _Spread(
+        self._duration = Spread(
             "gen_ai_client_operation_duration_seconds",
             "How long one question to a model took, from asking to the end of its answer, where that did not fail.",
             ("gen_ai_operation_name", "gen_ai_provider_name"),
         )
-        self._token_usage = _Spread(
+        self._token_usage = Spread(
             "gen_ai_client_token_usage",
             "Tokens of one question to a model and of its answer.",
             ("gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_token_type"),
             _TOKENS,
         )
-        self._lag = _Spread(
+        self._lag = Spread(
             "groundwire_loop_lag_seconds",
             "How late the event loop was when it was looked at, ten times a second.",
             (),
-            _SHORT_SECONDS,
+            SHORT_SECONDS,
         )
-        self._queue = _Spread(
+        self._queue = Spread(
             "groundwire_queue_seconds",
             "How long requests waited that had to: for their turn, for a place on the server or at an upstream.",
             ("queue",),
-            _SHORT_SECONDS,
+            SHORT_SECONDS,
         )
-        self._shed = _Count("groundwire_shed", "Requests that were refused because they had waited.", ("reason",))
+        self._shed = Count("groundwire_shed", "Requests that were refused because they had waited.", ("reason",))
         self._answering: set[Observer] = set()
+        self._parts = [part for part in vars(self).values() if isinstance(part, Count | Spread)]
+        self._gauges = {
+            "groundwire_streams": lambda: len(self._answering),
+            "groundwire_connections": connections,
+            "groundwire_waiting": waiting,
+        }
+        self._totals = {
+            "groundwire_connections_turned_away": turned_away,
+            "groundwire_log_dropped": log_dropped,
+            "groundwire_audit_dropped": audit_dropped,
+        }
         self._registry = CollectorRegistry()
         self._registry.register(self)
         self._tellers: dict[type, Callable[..., None]] = {
@@ -199,9 +183,11 @@ class Metrics(Listener):
     def told(self, request: Observer, step: Step) -> None:
         teller = self._tellers.get(type(step))
         if teller:
+            self.changed = True
             teller(request, step)
 
     def ended(self, request: Observer) -> None:
+        self.changed = True
         self._answering.discard(request)
         summary = request.summary
         self._requests.add(request.dialect, summary.upstream, _outcome(request))
@@ -252,7 +238,7 @@ class Metrics(Listener):
         return counted
 
     def _called(self, request: Observer, step: ProviderCall) -> None:
-        tool = _TOOLS[step.role]
+        tool = TOOLS[step.role]
         self._calls.add(tool, step.provider, step.outcome)
         if step.outcome == "cooling_down":  # nobody was asked, and no cache either
             return
@@ -282,23 +268,49 @@ class Metrics(Listener):
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        counted = [part for part in vars(self).values() if isinstance(part, _Count | _Spread)]
-        yield from (part.family() for part in counted)
-        yield GaugeMetricFamily(
-            "groundwire_streams", "Answers of models under way, streamed or not.", value=len(self._answering)
-        )
-        yield GaugeMetricFamily("groundwire_connections", "Connections that clients hold.", value=self._connections())
+        parts = [part.copied() for part in self._parts]
+        totals, gauges = self._read_totals(), self._read_gauges()
+        for data, is_there in self._others():
+            if data:
+                told = orjson.loads(data)
+                _add_all(parts, told)
+                totals.update(told["totals"])
+                gauges.update(told["gauges"] if is_there else {})
+        yield from (part.family() for part in parts)
+        for name, text in _GAUGES.items():
+            yield GaugeMetricFamily(name, text, value=gauges[name])
+        for name, text in _TOTALS.items():
+            yield CounterMetricFamily(name, text, value=totals[name])
+        yield GaugeMetricFamily("groundwire_workers", "Processes that serve.", value=self._workers())
         yield CounterMetricFamily(
-            "groundwire_connections_turned_away",
-            "Connections that found no place, or no file descriptor.",
-            value=self._turned_away(),
+            "groundwire_worker_restarts", "Workers that took the place of one that had ended.", value=self._restarts()
         )
-        yield CounterMetricFamily(
-            "groundwire_log_dropped",
-            "Lines of the log that were lost, because nobody took them.",
-            value=self._log_dropped(),
-        )
-        yield GaugeMetricFamily("groundwire_waiting", "Who waits for a turn or for a place.", value=self._waiting())
+
+    def _read_totals(self) -> Counter[str]:
+        return self._before + Counter({name: read() for name, read in self._totals.items()})
+
+    def _read_gauges(self) -> Counter[str]:
+        return Counter({name: read() for name, read in self._gauges.items()})
+
+    # For the other workers
+
+    def snapshot(self) -> bytes:
+        """All that was counted so far, for who counts it together with its own."""
+        self.changed = False
+        parts = {part.name: part.told() for part in self._parts}
+        return orjson.dumps({"parts": parts, "totals": self._read_totals(), "gauges": self._read_gauges()})
+
+    def take_over(self, data: bytes) -> None:
+        """Goes on from where another one was: counters must not fall because a process was replaced."""
+        if data:
+            told = orjson.loads(data)
+            _add_all(self._parts, told)
+            self._before = Counter(told["totals"])
+
+
+def _add_all(parts: Iterable[Count | Spread], told: dict[str, Any]) -> None:
+    for part in parts:
+        part.add_told(told["parts"].get(part.name, []))
 
 
 def _outcome(request: Observer) -> str:

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from .prices import NO_PRICES, PriceList
 from .steps import Step
 from .summary import Summary
+from .transcript import Transcript
 
 log = logging.getLogger("groundwire")
 
@@ -39,11 +40,14 @@ class Observer:
         "ended",
         "id",
         "method",
+        "onward",
         "outcome",
         "path",
         "status",
         "steps",
         "summary",
+        "trace_headers",
+        "transcript",
     )
 
     def __init__(
@@ -64,6 +68,9 @@ class Observer:
         self.caller = ""  # the key's name
         self.status = 0  # 0: nothing was sent
         self.outcome = ""
+        self.trace_headers: Mapping[str, str] = {}  # by which the client says what its request is a part of
+        self.onward: Mapping[str, str] = {}  # headers that say the same to the model that is asked now
+        self.transcript: Transcript | None = None  # of what is asked and answered, for who may keep it
         self.steps: list[tuple[float, Step]] = []  # the first of them, each with the seconds since the request began
         self.summary = Summary(prices)  # of all of them
         self.began = time.perf_counter()
@@ -79,7 +86,7 @@ class Observer:
         self._listeners = (*self._listeners, listener)
 
     def tell(self, step: Step) -> None:
-        if not self._listeners:
+        if not self._listeners or self.ended:  # what comes after the end would be kept for nobody
             return
         seconds = time.perf_counter() - self.began
         if len(self.steps) < MOST_STEPS:

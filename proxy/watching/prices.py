@@ -15,7 +15,6 @@ _MILLION = 1_000_000
 _MOST_KNOWN = 1000  # models' names are the clients' words
 _FREE_MODEL = ModelPrice()
 _FREE_PROVIDER = ProviderPrice()
-_ANSWERED = ("ok", "empty")  # a call that failed is not paid for
 
 
 class PriceList:
@@ -36,7 +35,7 @@ class PriceList:
         return (given + tokens.output * price.output) / _MILLION
 
     def of_call(self, call: ProviderCall) -> float:
-        if call.cached or call.outcome not in _ANSWERED:
+        if call.cached or not call.answered:  # a call that failed is not paid for
             return 0.0
         price = self._providers.get(call.provider, _FREE_PROVIDER)
         return price.search if call.role == "search" else price.read

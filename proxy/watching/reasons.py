@@ -13,7 +13,7 @@ from .summary import Summary
 _HELD = "Search would not fit what the request holds: {what}. A request that asks for search gets it all the same."
 _HELD_AND_REFUSED = "Search would not fit what the request holds: {what}."
 
-# By the word in the header `X-Groundwire-Search`; docs/guide.md has the same list.
+# By the word in the header `X-Groundwire-Search`; docs/why_not_searched.md has the same list, with what to do.
 OFFERED: dict[str, str] = {
     "auto": "Search is offered with every chat request, because the mode is `auto`: the model decides.",
     "web_search_options": "The request asks for search with `web_search_options`.",

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..values.request_records import RequestStore
-from ..values.response_paths import is_about_stored_response
-from .counted import is_counted
+from .counted import is_listed
 from .observer import Listener, Observer
 from .recording import Recording
 from .step_fields import CONTENTS
@@ -21,8 +20,7 @@ _ID = re.compile(r"\w{1,100}", re.ASCII)
 
 
 class RecentRequests(Listener):
-    """`contents`: may what people wrote be kept and shown? `anonymous`: is anybody let in without a key? If not, who is
-    turned away at the door must not push out those who were served."""
+    """`contents`: may what people wrote be kept and shown? `anonymous`: is anybody let in without a key?"""
 
     def __init__(self, store: RequestStore, *, contents: bool, anonymous: Callable[[], bool]) -> None:
         self._store = store
@@ -30,14 +28,8 @@ class RecentRequests(Listener):
         self.contents = contents
 
     def ended(self, request: Observer) -> None:
-        if self._is_listed(request):
+        if is_listed(request, anonymous=self._anonymous()):
             self._store.note(Recording(request, contents=self.contents))
-
-    def _is_listed(self, request: Observer) -> bool:
-        """Who waits for a response in the background looks after it every second: that is not what was asked."""
-        if not is_counted(request) or is_about_stored_response(request.method, request.path):
-            return False
-        return request.method != "OPTIONS" and (bool(request.caller) or self._anonymous())
 
     async def rows(self, most: int) -> tuple[list[Row], bool]:
         """Those that ended last come first; and whether those of all processes are among them."""

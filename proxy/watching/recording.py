@@ -23,6 +23,7 @@ from .summary import Summary
 
 MOST_STEPS = 250  # the first of them
 MOST_CONTENTS = 20_000  # characters of a request; what comes behind them is left out
+_STEP = 200  # characters of a step, besides what people wrote
 LONGEST_NAME = 200  # of a path, a model, an error's code: clients and servers choose them
 
 Row = dict[str, Any]
@@ -44,6 +45,7 @@ class Recording:
         "_summary",
         "ended",
         "id",
+        "weight",
     )
 
     def __init__(self, request: Observer, *, contents: bool) -> None:
@@ -57,7 +59,8 @@ class Recording:
         self._status = request.status
         self._outcome = request.outcome[:LONGEST_NAME]
         self._seconds = request.seconds
-        self._steps = _lightened(request.steps[:MOST_STEPS], MOST_CONTENTS if contents else 0)
+        self._steps, written = _lightened(request.steps[:MOST_STEPS], MOST_CONTENTS if contents else 0)
+        self.weight = written + len(self._steps) * _STEP  # characters, about
         self._summary = _without_contents(request.summary)
 
     def row(self) -> Row:
@@ -134,16 +137,16 @@ def _without_contents(summary: Summary) -> Summary:
     return light
 
 
-def _lightened(steps: list[tuple[float, Step]], room: int) -> list[tuple[float, Step]]:
-    """The same steps. What people wrote stays in them as long as there is room."""
-    out = []
+def _lightened(steps: list[tuple[float, Step]], room: int) -> tuple[list[tuple[float, Step]], int]:
+    """The same steps, and how many characters people wrote into them: that stays as long as there is room."""
+    out, most = [], room
     for told in steps:
         if lighten := _LIGHTER.get(type(told[1])):
             step, weight = lighten(told[1], room)
             room -= weight
             told = told[0], step
         out.append(told)
-    return out
+    return out, most - room
 
 
 def _asked(step: ModelAsked, room: int) -> tuple[Step, int]:

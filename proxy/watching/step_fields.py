@@ -9,8 +9,10 @@ from typing import Any
 
 from providers.base import ProviderCall
 
+from .contents import whole_characters
 from .reasons import why_decided
 from .steps import (
+    TOOLS,
     Cited,
     Decided,
     FirstContent,
@@ -30,7 +32,6 @@ from .steps import (
 
 _LONGEST = 8192  # characters of what others wrote: as long as an address may be
 _LONGEST_NAME = 200  # of what they called something
-_TOOLS = {"search": "web_search", "read": "open_page"}
 
 CONTENTS = frozenset({"contents", "asked", "url", "title", "cited_text"})  # what people wrote or read
 
@@ -98,7 +99,7 @@ def _retried(fields: Fields, step: Retried, rounds: int, contents: bool) -> None
 
 def _provider_called(fields: Fields, step: ProviderCall, rounds: int, contents: bool) -> None:
     fields |= {
-        "tool": _TOOLS[step.role],
+        "tool": TOOLS[step.role],
         "provider": step.provider,
         "outcome": step.outcome,
         "cached": step.cached,
@@ -137,9 +138,8 @@ def _name(text: str) -> str:
 
 
 def _text(text: str, longest: int = _LONGEST) -> str:
-    """In a measure that can be shown, and without what is no character: models escape halves of pairs."""
-    text = text if len(text) <= longest else text[:longest] + "…"
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+    """In a measure that can be shown."""
+    return whole_characters(text if len(text) <= longest else text[:longest] + "…")
 
 
 _WRITERS: dict[type, tuple[str, Callable[[Fields, Any, int, bool], None]]] = {

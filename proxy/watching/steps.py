@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from providers.base import Basis, ProviderCall
+from providers.base import Basis, ProviderCall, Role
 
 # What a model is asked for, in OpenTelemetry's words; empty where that has none.
 Operation = Literal["chat", "text_completion", "embeddings", ""]
@@ -18,6 +18,8 @@ RetryOutcome = Literal["asked", "spent", "over_budget"]
 
 # What a request may wait for before it begins: a turn on the event loop, a place in all or of its key's, an upstream.
 Queue = Literal["turn", "server", "upstream"]
+
+TOOLS: Mapping[Role, str] = {"search": "web_search", "read": "open_page"}  # on whose behalf a provider is asked
 
 _MOST_TOKENS = 10**12  # a server that counts more than these has not counted
 

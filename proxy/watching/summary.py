@@ -120,7 +120,7 @@ class Summary:
     def _called(self, step: ProviderCall, seconds: float) -> None:
         self._list(self.calls, step)
         self._note_question(seconds - step.seconds)
-        if step.outcome in ("ok", "empty"):
+        if step.answered:
             if step.role == "search":
                 self.searches += 1
             else:

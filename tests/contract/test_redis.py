@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli.check import Finding, examine
+from proxy.cli.check import examine
+from proxy.cli.findings import Finding
 from proxy.config.redis_address import RedisAddress
 from proxy.house import House
 from proxy.store import store as stores

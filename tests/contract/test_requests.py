@@ -15,7 +15,7 @@ import pytest
 from proxy.config.redis_address import RedisAddress
 from proxy.store.redis_requests import _NAMES
 from proxy.store.redis_store import RedisStore
-from proxy.store.store import MemoryStore, Store
+from proxy.store.store import MemoryStore, Store, encode
 from proxy.values.request_records import KEPT_REQUESTS
 from tests.fakes.redis_server import MISSING, PROGRAM, RedisServer
 
@@ -155,6 +155,30 @@ async def test_while_redis_is_away_a_process_shows_its_own_and_brings_them_later
 
 
 @real
+async def test_others_get_their_turn_while_hundreds_are_written(redis: RedisServer) -> None:
+    turns, seen = 0, []
+
+    class Heavy(Record):
+        def steps(self) -> list[dict[str, Any]]:
+            seen.append(turns)
+            return super().steps()
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(take_turns())
+    async with opened(redis.port) as store:
+        for number in range(KEPT_REQUESTS):
+            store.requests.note(Heavy(number))
+        await store.requests.flush()
+    other.cancel()
+    assert len(set(seen)) == KEPT_REQUESTS
+
+
+@real
 async def test_one_that_is_brought_twice_is_there_once(redis: RedisServer) -> None:
     async with opened(redis.port) as store, opened(redis.port) as same:
         record = Record(1)
@@ -176,13 +200,14 @@ async def test_rubbish_in_redis_is_nothing(redis: RedisServer, place: int) -> No
 
 
 @real
-async def test_rows_that_nobody_can_read_are_left_out(redis: RedisServer) -> None:
+@pytest.mark.parametrize("steps", [b"\x07", encode(b'[1, null, "step"]'), encode(b'{"kind": "decided"}')])
+async def test_rows_that_nobody_can_read_are_left_out(redis: RedisServer, steps: bytes) -> None:
     async with opened(redis.port) as store:
         store.requests.note(Record(1))
         store.requests.note(Record(2))
         await store.requests.flush()
         redis.ask("HSET", _NAMES[1], "req_2", b"\x01{half")
-        redis.ask("HSET", _NAMES[2], "req_1", b"\x07")
+        redis.ask("HSET", _NAMES[2], "req_1", steps)
     async with opened(redis.port) as other:
         assert await ids(other) == ["req_1"]
         assert await other.requests.find("req_1") == ({"id": "req_1", "steps": []}, True)

@@ -1,7 +1,7 @@
 """A canary in every place where a key may stand, a server at debug level with `log.contents` off and on, many roads
 through it, good and bad, with servers that repeat every key that they are sent; and then a search for any eight
-characters of any canary in everything that came out: logs, bodies, headers, metrics, reports, stored objects, arguments
-of processes, and what was sent to anybody but the one whom a key is for.
+characters of any canary in everything that came out: logs, bodies, headers, metrics, reports, stored objects, audit,
+traces, arguments of processes, and what was sent to anybody but the one whom a key is for.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import redis
 
 from proxy.config.settings import ConfigError, load
 from tests.fakes.anthropic_model import AnthropicServer
+from tests.fakes.collector import Collector
 from tests.fakes.egress import HttpProxy
 from tests.fakes.groundwire import SCRIPT, Groundwire, config_file, environment
 from tests.fakes.model import ModelServer, Turn, call, text
@@ -40,7 +41,7 @@ pytestmark = [pytest.mark.skipif(PROGRAM is None, reason=MISSING), pytest.mark.t
 QUESTION = {"role": "user", "content": "Why is the sky blue?"}
 PLACES = (
     "client", "hashed", "environment", "upstream", "header", "passed", "vendor", "vendor_option", "searxng", "exa",
-    "crashing", "redis", "proxy", "own_proxy", "variable",
+    "crashing", "redis", "proxy", "own_proxy", "variable", "collector",
 )  # fmt: skip
 
 
@@ -124,6 +125,8 @@ class World:
         self.exa = stack.enter_context(EchoingExa())
         self.proxy = stack.enter_context(HttpProxy(login="me:another"))
         self.redis = stack.enter_context(RedisServer(password=CANARIES["redis"]))
+        self.collector = stack.enter_context(Collector())
+        self.audit = folder.parent / f"{folder.name}-audit.jsonl"
         self.env = {
             "GROUNDWIRE_KEYS": CANARIES["environment"],
             "KEY_OF_A_VARIABLE": CANARIES["variable"],
@@ -138,6 +141,8 @@ class World:
         return {
             "log": {"level": "debug", "contents": contents, "format": "json" if contents else "text"},
             "store": self.redis.url,
+            "audit": str(self.audit),
+            "traces": {"endpoint": self.collector.url, "headers": {"Authorization": f"Bearer {CANARIES['collector']}"}},
             "network": {
                 "proxy": f"http://me:{CANARIES['proxy']}@127.0.0.1:{self.proxy.port}",
                 "proxy_for_pages": True,
@@ -354,7 +359,11 @@ def test_no_canary_sings_in_a_server(contents: bool, plugin: Path, tmp_path: Pat
     assert "provider crash raised ValueError" in log
     assert len(world.shown) > 150
     assert stored
-    places = {"log": log, "arguments": arguments, "stored": stored}
+    audit, spans = world.audit.read_text(), str(world.collector.spans)
+    assert ("Why is the sky blue?" in audit) == contents
+    assert min(audit.count("\n"), spans.count("server")) > 100
+    assert {head["authorization"] for head in world.collector.heads} == {f"Bearer {CANARIES['collector']}"}
+    places = {"log": log, "arguments": arguments, "stored": stored, "audit": audit, "spans": spans}
     assert {name: found for name, shown in places.items() if (found := found_in(shown))} == {}
     assert [shown for shown in world.shown if found_in(shown)] == []
     assert what_others_got(world) == {}

@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from proxy.cli.check import Finding, Report, examine
+from proxy.cli.check import examine
+from proxy.cli.findings import Finding, Report
 from proxy.house import House
 from tests.fakes.config import config
 from tests.fakes.groundwire import config_file, gone, groundwire
-from tests.fakes.model import ModelServer, Turn, call, text
+from tests.fakes.model import ModelServer, Turn, call
 from tests.fakes.pages import PageServer
 from tests.fakes.readers import READERS, TEXT
 from tests.fakes.search import FakeDuckDuckGo, FakeSearxng
@@ -22,7 +23,7 @@ from tests.fakes.search_hosted import HOSTED
 from tests.fakes.service import HTML_ERROR, JSON_ERROR, KEY, Asked, FakeServer, Reply, as_json
 
 DEMO = {"name": "demo", "type": "demo"}
-FINDING_KEYS = ["subject", "kind", "ok", "seconds", "detail", "fix"]
+FINDING_KEYS = ["subject", "kind", "ok", "seconds", "url", "detail", "fix"]
 Json = dict[str, Any]
 
 
@@ -96,6 +97,15 @@ def test_when_all_is_well(servers: ExitStack, model: ModelServer, tmp_path: Path
         ("read", "jina", f"{len(TEXT)} characters of https://example.com/"),
     ]
     assert report["notes"] == []
+    assert [finding["url"] for finding in report["findings"]] == [
+        "",
+        f"{model.url}/models",
+        f"{model.url}/chat/completions",
+        searx.url,
+        search.url,
+        "",
+        reader.url,
+    ]
     [asked] = model.requests
     assert (asked["model"], asked["tool_choice"], asked["stream"]) == ("m", "auto", False)
     assert [tool["type"] for tool in asked["tools"]] == ["function"]
@@ -110,7 +120,7 @@ def test_the_table(servers: ExitStack, tmp_path: Path) -> None:
     upstream, search, fix, note = groundwire(tmp_path, "check", code=1).stdout.splitlines()
     assert [*upstream.split()[:3], *upstream.split()[4:]] == ["upstream", "demo", "ok", "ms", "1", "model:", "demo"]
     assert search.split()[:3] == ["search", "searx", "BROKEN"]
-    assert search.endswith(" ms  SearXNG refused the JSON format (status 403)")
+    assert search.endswith(f" ms  {searx.url}: SearXNG refused the JSON format (status 403)")
     assert fix.strip() == "→ add `json` under `search: formats:` in its settings.yml and restart it"
     assert note.startswith("note: no configured reader can open web pages; ")
 
@@ -123,6 +133,12 @@ def test_what_is_worth_a_note(servers: ExitStack, tmp_path: Path) -> None:
     assert report["notes"][0] == "provider 'web' is configured, but neither `tools.search` nor `tools.read` uses it"
     nothing = check(tmp_path)["notes"]
     assert [note.partition(" can ")[0] for note in nothing] == ["no configured provider", "no configured reader"]
+
+
+def test_no_reader_is_used(tmp_path: Path) -> None:
+    reader = {"name": "reader", "type": "direct"}
+    notes = check(tmp_path, 1, providers=[reader], tools={"read": []})["notes"]  # there is no web here to read
+    assert "`tools.read` is empty, so models are not offered open_page; `read: [reader]` would offer it" in notes
 
 
 # Providers
@@ -242,137 +258,6 @@ def test_a_plugin_that_fails(tmp_path: Path) -> None:
     assert "provider mine raised KeyError" in said
     assert "return self.settings['nothing']" in said
     assert KEY not in done.stdout + done.stderr + said
-
-
-# Upstreams
-
-
-def test_an_upstream_that_is_not_there(tmp_path: Path) -> None:
-    report = check(tmp_path, 1, upstreams=[{**DEMO, "models": ["demo"]}, gone()])
-    finding = report["findings"][1]
-    assert finding["detail"] == "Could not connect to upstream 'gone'"
-    assert finding["fix"] == "start the model's server, or correct `base_url` of upstream 'gone'"
-
-
-@pytest.mark.parametrize(
-    ("reply", "detail", "fix"),
-    [
-        (Reply(401, JSON_ERROR), "refused the key", "set `api_key` of upstream 'up' in the config, or OPENAI_API_KEY,"),
-        (as_json({"data": []}), "it answers, but lists no model", "load a model there"),
-        (Reply(body=HTML_ERROR), "it answers, but lists no model", "`base_url` of upstream 'up' ends in /v1"),
-        (
-            as_json({"data": [{"id": "b"}]}),
-            "none of its models matches `models` of this upstream: b",
-            "correct `models`",
-        ),
-        (Reply(404, b"404 page not found"), "HTTP 404", "correct `base_url` of upstream 'up': it goes up to"),
-        (Reply(302, headers={"Location": "/"}), "HTTP 302", "correct `base_url` of upstream 'up': it goes up to"),
-        (as_json({"error": f"quota of {KEY}"}, 429), "HTTP 429: quota of ***", "what the plan behind the key"),
-        (as_json({"error": "out of \x1b[31m memory"}, 500), "HTTP 500: out of [31m memory", "log of the server"),
-    ],
-)
-def test_an_upstream_that_lists_nothing(
-    servers: ExitStack, tmp_path: Path, reply: Reply, detail: str, fix: str
-) -> None:
-    server = servers.enter_context(FakeModels())
-    server.reply = reply
-    upstream = {"name": "up", "base_url": server.url, "api_key": KEY, "models": ["a*"]}
-    report = check(tmp_path, 1, upstreams=[upstream])
-    [finding] = report["findings"]
-    assert finding["kind"] == "upstream"
-    assert detail in finding["detail"]
-    assert fix in finding["fix"]
-
-
-def test_ollama_is_called_by_its_name(tmp_path: Path) -> None:
-    report = check(tmp_path, 1, upstreams=[{"name": "up", "base_url": "http://nowhere.invalid:11434/v1"}])
-    assert only(report, "upstream")["fix"] == "start Ollama: `ollama serve`"
-
-
-def refused(message: str, status: int = 400) -> Turn:
-    return Turn(status=status, body=json.dumps({"error": {"message": message, "type": "api_error"}}).encode())
-
-
-@pytest.mark.parametrize(
-    ("turn", "detail", "fix"),
-    [
-        (refused(f"the plan of {KEY} is used up", 429), "m: HTTP 429: the plan of *** is used up", "the plan behind"),
-        (refused(f"who is {KEY[::-1]}?", 500), "m: HTTP 500: who is ***?", "see what the log of the server"),
-        (
-            refused("This is not a chat model", 404),
-            "m: HTTP 404: This is not a chat model",
-            "name only models that chat",
-        ),
-        (Turn(end="reset"), "m: Upstream 'up' closed the connection", "start the model's server"),
-    ],
-)
-def test_a_model_that_cannot_be_asked(model: ModelServer, tmp_path: Path, turn: Turn, detail: str, fix: str) -> None:
-    model.script(turn)
-    upstream = {"name": "up", "base_url": model.url, "api_key": KEY, "headers": {"X-Key": KEY[::-1]}}
-    report = check(tmp_path, 1, upstreams=[upstream])
-    assert only(report, "upstream")["ok"]
-    finding = only(report, "tools")
-    assert detail in finding["detail"]
-    assert fix in finding["fix"]
-
-
-NO_TOOLS = "registry.ollama.ai/library/gemma:2b does not support tools"
-NO_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
-
-
-@pytest.mark.parametrize(
-    ("turn", "detail"),
-    [
-        (
-            refused(NO_TOOLS),
-            f"m is refused tools ({NO_TOOLS}): its tools are described in words (tool_calls: prompted)",
-        ),
-        (
-            refused(NO_PARSER),
-            "to have it call tools, start its server with --enable-auto-tool-choice --tool-call-parser",
-        ),
-        (refused("No endpoints found that support tool use", 404), "(tool_calls: prompted)"),
-    ],
-)
-def test_a_model_that_takes_no_tools(model: ModelServer, tmp_path: Path, turn: Turn, detail: str) -> None:
-    model.script(turn)
-    report = check(tmp_path, upstreams=[{"name": "up", "base_url": model.url}])
-    assert detail in only(report, "tools")["detail"]
-
-
-def test_a_model_that_must_take_tools_and_does_not(model: ModelServer, tmp_path: Path) -> None:
-    model.script(refused(NO_TOOLS))
-    report = check(tmp_path, 1, upstreams=[{"name": "up", "base_url": model.url, "tool_calls": "native"}])
-    assert only(report, "tools")["detail"] == f"m was refused tools: {NO_TOOLS}"
-    assert "set `tool_calls: auto` for upstream 'up'" in only(report, "tools")["fix"]
-
-
-def test_a_model_that_is_not_asked_to_call(model: ModelServer, tmp_path: Path) -> None:
-    model.script(text("no"))
-    report = check(tmp_path, upstreams=[{"name": "up", "base_url": model.url, "tool_calls": "none"}])
-    assert only(report, "tools")["detail"] == "m: the web is searched before it is asked (tool_calls: none)"
-    assert model.requests == []
-
-
-@pytest.mark.parametrize(
-    ("turns", "detail"),
-    [
-        ([text("It is sunny.")], "m answered without calling the tool, which is fine"),
-        ([refused("Unsupported parameter: 'max_tokens'"), call("web_search", {"query": "x"})], "m calls tools"),
-    ],
-)
-def test_a_model_that_takes_tools(model: ModelServer, tmp_path: Path, turns: list[Turn], detail: str) -> None:
-    model.script(*turns)
-    report = check(tmp_path, upstreams=[{"name": "up", "base_url": model.url}])
-    assert only(report, "tools")["detail"] == detail
-    assert model.requests[-1].get("max_tokens" if len(turns) == 1 else "max_completion_tokens") == 64
-
-
-def test_a_model_that_chats_is_chosen(servers: ExitStack, tmp_path: Path) -> None:
-    server = servers.enter_context(FakeModels())
-    server.reply = as_json({"data": [{"id": name} for name in ("text-embedding-3", "whisper-1", "qwen3:8b")]})
-    check(tmp_path, 1, upstreams=[{"name": "up", "base_url": server.url}])
-    assert [asked.params.get("model") for asked in server.asked] == [None, "qwen3:8b"]
 
 
 # In this process: a page of our own, and less patience

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.e2e.conftest import SITE
-from tests.fakes.groundwire import SCRIPT, config_file, environment, gone, groundwire
+from tests.fakes.groundwire import SCRIPT, config_file, environment, groundwire
 from tests.fakes.island import make_island
 from tests.fakes.model import ModelServer, text
 from tests.fakes.search import FakeSearxng
@@ -131,44 +131,30 @@ def test_a_page_that_is_cut(tmp_path: Path) -> None:
     assert page["content_length"] == len(page["content"]) <= 300 < page["original_length"]
 
 
-# ask
+def test_a_page_from_where_it_was_cut(tmp_path: Path) -> None:
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages/long.md").write_text("# Long\n\n" + " ".join(f"Sentence {n} is here." for n in range(200)))
+    config_file(tmp_path, embedded(tmp_path / "pages", tools={"max_page_length": 300}))
+    first = groundwire(tmp_path, "open", SITE + "long.md").stdout
+    (start,) = re.findall(r"start=(\d+)", first)
+    assert "Sentence 0 is" in first
+    second = json.loads(groundwire(tmp_path, "open", SITE + "long.md", "--start", start, "--json").stdout)
+    assert "Sentence 0 is" not in second["content"]
+    assert second["truncated"] is True
+    assert first.count(second["content"][:30]) == 0, "it goes on where the first part ended"
 
 
-def test_ask_streams_an_answer_and_lists_its_sources(folder: Path) -> None:
-    command = [str(SCRIPT), "ask", "Why is the sky blue?"]
-    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, cwd=folder, env=environment(None), **pipes) as running:
-        assert running.stdout is not None
-        assert running.stdout.read(4) == "From"
-        assert running.poll() is None, "the first words come while the model still writes"
-        shown, status = running.communicate(timeout=30)
-    assert running.returncode == 0
-    assert "more than red light. [1]" in shown
-    quote = "The sky is blue because air scatters blue light more than red light."
-    assert shown.endswith(f"\n\n[1] Why the sky is blue\n    {SITE}sky.md\n    page: “{quote}”\n")
-    assert status == f"Searching the web: Why is the sky blue?\nReading: {SITE}sky.md\n"
-
-
-def test_ask_a_real_upstream(model: ModelServer, library: Path, tmp_path: Path) -> None:
-    model.script(text("From m: hello."))
-    upstream = {"name": "scripted", "base_url": model.url, "models": ["*"]}
-    config_file(tmp_path, {**embedded(library), "upstreams": [upstream]})
-    assert groundwire(tmp_path, "ask", "Hi").stdout == "From m: hello.\n"
-    assert model.requests[0]["model"] == "m", "the first model that the upstream lists"
-    groundwire(tmp_path, "ask", "Hi", "--model", "vendor/m")
-    assert model.requests[1]["model"] == "vendor/m"
-
-
-@pytest.mark.parametrize("more", [[], ["--model", "m"]])
-def test_ask_an_upstream_that_is_not_there(library: Path, tmp_path: Path, more: list[str]) -> None:
-    path = config_file(tmp_path, {**embedded(library), "upstreams": [gone()]})
-    done = subprocess.run(
-        [str(SCRIPT), "ask", "Hi", "--config", path, *more], capture_output=True, text=True, env=environment(None)
-    )
-    assert done.returncode in (1, 2)
-    assert "Could not connect to upstream 'gone'" in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert done.stdout == ""
+def test_the_passages_of_a_page_that_matter(tmp_path: Path) -> None:
+    (tmp_path / "pages").mkdir()
+    filler = "The harbour is quiet and the boats lie still in the morning. " * 12
+    about = "The lighthouse keeper was called Ada Brandt and she counted the gulls."
+    (tmp_path / "pages/long.md").write_text("# Harbour\n\n" + "\n\n".join([filler] * 6 + [about] + [filler] * 6))
+    config_file(tmp_path, embedded(tmp_path / "pages", tools={"max_page_length": 800}))
+    asked = ("open", SITE + "long.md", "--json")
+    assert "Ada Brandt" not in json.loads(groundwire(tmp_path, *asked).stdout)["content"]
+    page = json.loads(groundwire(tmp_path, *asked, "--query", "Who was the lighthouse keeper?").stdout)
+    assert "Ada Brandt" in page["content"]
+    assert "Who was the lighthouse keeper?" in page["message"]
 
 
 # The config
@@ -237,6 +223,8 @@ def test_no_config_at_all(model: ModelServer, tmp_path: Path) -> None:
         (["serve", "--port", "http"], "argument --port"),
         (["serve", "--port", "65536"], "argument --port: must be between 0 and 65535"),
         (["serve", "--port", "-1"], "argument --port"),
+        (["open", SITE, "--start", "soon"], "argument --start: must be a whole number, 0 or more"),
+        (["open", SITE, "--start", "-5"], "argument --start"),
     ],
 )
 def test_arguments_that_are_wrong(folder: Path, arguments: list[str], says: str) -> None:

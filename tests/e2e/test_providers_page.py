@@ -26,7 +26,8 @@ from tests.fakes.groundwire import config_file, groundwire
 
 PAGE = (Path(__file__).parents[2] / "docs" / "providers.md").read_text(encoding="utf-8")
 ALL_BLOCKS: list[tuple[str, str]] = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.S)
-BLOCKS = dict(reversed(ALL_BLOCKS))  # the first of each kind: the example of a plugin
+PLUGIN_PART = PAGE.partition("## A provider of your own")[2]
+BLOCKS = dict(reversed(re.findall(r"```(\w+)\n(.*?)```", PLUGIN_PART, re.S)))  # the first of each kind
 TABLE = re.findall(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", PAGE, re.M)
 ROWS = {kind: {"does": does, "key": key, "options": options} for kind, _, does, key, options in TABLE}
 KEYS = {kind: service.variable for kind, service in SERVICES.items() if service.sets == "api_key"}
@@ -59,7 +60,7 @@ def test_what_all_services_take() -> None:
         for key in ("timeout", "base_url")
     }
     assert lack == {"timeout": {"local"}, "base_url": {"direct", "chromium"}}
-    assert "`timeout`, but for `local`, and `base_url`, but for `direct` and `chromium`" in PAGE
+    assert "All services except `local` take `timeout`, and all except `direct` and `chromium` take `base_url`" in PAGE
 
 
 def test_what_a_provider_is_handed_and_hands_back() -> None:

@@ -152,7 +152,6 @@ def test_keys_policies_and_limits_count_here(engine: Groundwire) -> None:
 
 def test_a_password_is_a_key_nowhere_else(engine: Groundwire) -> None:
     assert get(engine, "/v1/models").status_code == 401
-    assert get(engine, "/").status_code == 401
     posted = httpx.post(f"{root(engine)}/search", json={"query": "sky"}, auth=("x", KEY), timeout=20)
     assert posted.status_code == 401
     broken = httpx.get(f"{root(engine)}/search", params=SKY, headers={"authorization": "Basic %%%"}, timeout=20)
@@ -215,12 +214,11 @@ def test_the_root_refuses_as_the_engine_does(engine: Groundwire) -> None:
         assert (answer.status_code, answer.json()["detail"]["error"]) == (status, answer.json()["error"])
     crowded = httpx.get(f"{root(engine)}/?q=sky{'&a=1' * 200}", auth=("x", KEY), timeout=20)
     assert (crowded.status_code, crowded.json()["code"]) == (400, "bad_request")
-    assert get(engine, "/").json()["error"]["code"] == "invalid_api_key", "this is no search"
+    assert get(engine, "/", "wrong").headers["content-type"].startswith("text/html"), "this is no search, but the page"
 
 
 def test_what_else_is_asked_of_these_paths(engine: Groundwire) -> None:
     key = {"authorization": f"Bearer {KEY}"}
-    assert httpx.get(f"{root(engine)}/", headers=key, timeout=20).status_code == 404
     assert httpx.head(f"{root(engine)}/search", params=SKY, headers=key, timeout=20).status_code == 405
     put = httpx.put(f"{root(engine)}/search", json={}, headers=key, timeout=20)
     assert (put.status_code, put.headers["allow"]) == (405, "GET, HEAD, POST")

@@ -99,6 +99,9 @@ def test_the_guide_shows_requests_that_work(proxy: Groundwire, model: ModelServe
     model.script(text("Blue."))
     guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
     shown = re.findall(r"curl -s http://127\.0\.0\.1:8080/v1/([\w/]+) .*?-d '(.*?)'\n", guide, re.DOTALL)
-    assert [path for path, _ in shown] == ["responses", "responses", "search", "open", "alpha/search"]
+    assert [path for path, _ in shown] == [
+        "chat/completions",
+        *("responses", "responses", "search", "open", "alpha/search"),
+    ]
     for path, body in shown:
         assert post(proxy, path, json.loads(body)).status_code == 200

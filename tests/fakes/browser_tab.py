@@ -1,5 +1,6 @@
-"""A tab of a real, headless Chromium, for looking at pages as a person does. Handed an address, it shows it; scripts
-are run in the page, and waiting is done there, for something to appear.
+"""A tab of a real, headless Chromium, for looking at pages as a person does. Handed an address, it shows it; keys are
+pressed and things pointed at; scripts are run in the page, and waiting is done there, for something to appear. What the
+browser tells meanwhile (requests, errors) is kept.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ FLAGS = (
     *("--headless=new", "--disable-gpu", "--no-sandbox", "--disable-dev-shm-usage", "--no-first-run"),
     *("--remote-debugging-port=0", "--window-size=1200,900", "--disable-background-networking", "about:blank"),
 )
+KEYS = {"Enter": ("\r", 13), "Escape": ("", 27), "Tab": ("", 9), "ArrowRight": ("", 39)}  # text, code
 # Resolves with what an expression gives as soon as it gives something; looks again whenever the page changes.
 UNTIL = """new Promise((found, failed) => {
   const look = () => { try { return (%s); } catch (error) { return null; } };
@@ -47,6 +49,7 @@ class BrowserTab:
             pages = [page for page in await listed.json() if page["type"] == "page"]
         self._socket = await self._client.ws_connect(pages[0]["webSocketDebuggerUrl"], max_msg_size=0)
         self._calls = 0
+        self.told: list[tuple[str, dict[str, Any]]] = []  # by the browser, of its own accord
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -61,6 +64,29 @@ class BrowserTab:
     async def show(self, url: str) -> None:
         await self._call("Page.enable")
         await self._call("Page.navigate", url=url)
+
+    async def listen(self) -> None:
+        """From now on every request and every error of a page is told."""
+        for domain in ("Network", "Runtime", "Log"):
+            await self._call(f"{domain}.enable")
+
+    async def heard(self, method: str) -> list[dict[str, Any]]:
+        """All that was told under this name until now."""
+        await self.run("null")  # what was told before this is answered
+        return [told for name, told in self.told if name == method]
+
+    async def look(self, *, width: int = 1200, height: int = 900, dark: bool = False) -> None:
+        """As on a screen of this size, in this colour scheme; a narrow one is a phone's."""
+        mobile = width < 600
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile}
+        await self._call("Emulation.setDeviceMetricsOverride", **size)
+        await self._call("Emulation.setTouchEmulationEnabled", enabled=mobile)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        await self._call("Emulation.setEmulatedMedia", features=[scheme])
+
+    async def bypass_policy(self, enabled: bool) -> None:
+        """What a test puts into a page is held back by no policy of that page's."""
+        await self._call("Page.setBypassCSP", enabled=enabled)
 
     async def run(self, script: str) -> Any:
         """What the script gives; of a promise, what that gives."""
@@ -81,10 +107,38 @@ class BrowserTab:
 
     async def type(self, words: str) -> None:
         """As from the keyboard, into what has the focus; then Enter."""
+        await self.write(words)
+        await self.press("Enter")
+
+    async def write(self, words: str) -> None:
         await self._call("Input.insertText", text=words)
-        for kind in ("keyDown", "keyUp"):
-            key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"}
-            await self._call("Input.dispatchKeyEvent", type=kind, **key)
+
+    async def press(self, key: str, *, shift: bool = False) -> None:
+        text, code = KEYS.get(key, (key, ord(key.upper()) if len(key) == 1 else 0))
+        pressed = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 8 * shift}
+        await self._call("Input.dispatchKeyEvent", type="keyDown", **pressed, **({"text": text} if text else {}))
+        await self._call("Input.dispatchKeyEvent", type="keyUp", **pressed)
+
+    async def point(self, selector: str) -> None:
+        """The mouse, at the middle of what this finds."""
+        await self._call("Input.dispatchMouseEvent", type="mouseMoved", **await self._middle(selector))
+
+    async def click(self, selector: str) -> None:
+        at = await self._middle(selector)
+        for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+            await self._call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **at)
+
+    async def tap(self, selector: str) -> None:
+        at = await self._middle(selector)
+        await self._call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[at])
+        await self._call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+
+    async def _middle(self, selector: str) -> dict[str, float]:
+        found = f"document.querySelector({json.dumps(selector)})"
+        script = "(found => { found.scrollIntoView({block: 'center'}); const box = found.getBoundingClientRect();"
+        script += f" return {{x: box.x + box.width / 2, y: box.y + box.height / 2}} }})({found})"
+        at: dict[str, float] = await self.run(script)
+        return at
 
     async def picture(self, path: Path) -> None:
         said = await self._call("Page.captureScreenshot", format="png")
@@ -96,7 +150,9 @@ class BrowserTab:
         call = self._calls
         async for message in self._socket:
             said = json.loads(message.data)
-            if said.get("id") == call:
+            if "id" not in said:
+                self.told.append((said["method"], said["params"]))
+            elif said["id"] == call:
                 assert "error" not in said, said["error"]
                 return said["result"]
         raise AssertionError("the browser hung up")

@@ -18,12 +18,20 @@ PAGE = HERE.parents[1] / "docs" / "faults.md"
 LOADS = HERE.parents[1] / "bench" / "loads.json"  # what `make load` and `make soak` saw, by row
 
 _HEAD = """\
-# What it survives
+# Faults
 
-Everything below was done to a running Groundwire: to the model's server, to search providers and pages, by clients,
-and to the process itself. Each row is a test that `make test` runs, on both roads where both are concerned: *searched*
-(our tools are offered) and *forwarded* (bytes pass both ways). Rows of load and time are measured by `make load` and
-`make soak`; they carry the date. `make faults` runs the tests and writes this page.
+```text
+data: {"choices": [{"delta": {"content": "The tower is"}}]}
+data: {"error": {"message": "…", "code": "upstream_truncated"}}
+```
+
+Here the model's server died in the middle of an answer. The client gets an error event, and no `[DONE]`: half an answer
+never looks like a whole one. This page lists 87 such faults, of the model's server, of search providers and pages, of
+clients and of the process itself, and says what happens.
+
+Each row is a test that `make test` runs against a running Groundwire. *Searched* means that our tools are offered,
+*forwarded* that bytes pass both ways; a row that concerns both is tested on both. Rows about load and time are measured
+by `make load` and `make soak`, and carry the date. `make faults` runs the tests and writes this page.
 """
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.fakes import clients_page
 from tests.fakes.eager_model import EagerModel
 from tests.fakes.groundwire import Groundwire
 from tests.programs.conftest import LINK, NODE, PROGRAMS, ROOT
@@ -29,6 +30,14 @@ def run(folder: Path, *command: object, **env: str) -> str:
     return done.stdout + done.stderr
 
 
+def command(section: str) -> list[str]:
+    """The command line of a section of docs/clients.md, which asks the question of these tests."""
+    (line,) = clients_page.snippets(section, "sh")
+    words = shlex.split(line)
+    assert (words[0], words[-1]) == (section, QUESTION)
+    return words
+
+
 def searched(model: EagerModel, beginning: str) -> list[bool]:
     """For every request whose first message begins so: was search offered in it?"""
     begun = [body for body in model.requests if str(body["messages"][0]["content"]).startswith(beginning)]
@@ -36,26 +45,23 @@ def searched(model: EagerModel, beginning: str) -> list[bool]:
 
 
 def test_llm(proxy: Groundwire, model: EagerModel, tmp_path: Path) -> None:
-    described = f"- model_id: groundwire\n  model_name: m\n  api_base: {proxy.url}\n"
-    (tmp_path / "extra-openai-models.yaml").write_text(described)
+    (tmp_path / "extra-openai-models.yaml").write_text(clients_page.snippet("llm", "yaml", proxy.root))
+    _, *arguments = command("llm")
     model.script()
-    said = run(tmp_path, PROGRAMS / "llm", "-m", "groundwire", "--key", "x", QUESTION, LLM_USER_PATH=str(tmp_path))
+    said = run(tmp_path, PROGRAMS / "llm", *arguments, LLM_USER_PATH=str(tmp_path))
     assert said.strip() == f"Scattering {LINK}."
     assert len(model.requests) == 2
 
 
 @pytest.mark.parametrize("package", ["@ai-sdk/openai-compatible", "@ai-sdk/openai"], ids=["chat", "responses"])
 def test_opencode(proxy: Groundwire, model: EagerModel, tmp_path: Path, package: str) -> None:
-    provider = {
-        "npm": package,
-        "name": "Groundwire",
-        "options": {"baseURL": proxy.url, "apiKey": "x"},
-        "models": {"m": {"name": "m"}},
-    }
-    config: dict[str, Any] = {"model": "groundwire/m", "autoupdate": False, "provider": {"groundwire": provider}}
-    (tmp_path / "opencode.json").write_text(json.dumps(config))
+    settings = json.loads(clients_page.snippet("opencode", "json", proxy.root))
+    assert settings["provider"]["groundwire"]["npm"] == "@ai-sdk/openai-compatible"
+    settings["provider"]["groundwire"]["npm"] = package
+    (tmp_path / "opencode.json").write_text(json.dumps({**settings, "autoupdate": False}))
+    _, *arguments = command("opencode")
     model.script()
-    said = run(tmp_path, NODE / "opencode", "run", QUESTION)
+    said = run(tmp_path, NODE / "opencode", *arguments)
     assert f"Scattering {LINK}." in said
     assert "invalid" not in said
     assert searched(model, "You are opencode") == [True, True]
@@ -64,9 +70,7 @@ def test_opencode(proxy: Groundwire, model: EagerModel, tmp_path: Path, package:
 
 
 def test_continue(proxy: Groundwire, model: EagerModel, tmp_path: Path) -> None:
-    described = {"name": "m", "provider": "openai", "model": "m", "apiBase": proxy.url, "apiKey": "x"}
-    config = {"name": "groundwire", "version": "0.0.1", "schema": "v1", "models": [described]}
-    (tmp_path / "config.yaml").write_text(json.dumps(config))  # YAML holds JSON
+    (tmp_path / "config.yaml").write_text(clients_page.snippet("Continue", "yaml", proxy.root))
     model.script()
     said = run(tmp_path, NODE / "cn", "--config", tmp_path / "config.yaml", "-p", QUESTION)
     assert said.strip() == f"Scattering {LINK}."
@@ -80,7 +84,7 @@ def test_aider(proxy: Groundwire, model: EagerModel, tmp_path: Path) -> None:
     model.script()
     said = run(
         tmp_path,
-        *(AIDER, "--model", "openai/m", "--openai-api-base", proxy.url, "--openai-api-key", "x"),
+        *(AIDER, *shlex.split(clients_page.snippet("aider", "sh", proxy.root))[1:]),
         *("--yes-always", "--no-pretty", "--no-analytics", "--no-check-update", "--no-show-model-warnings"),
         *("--message", f"{QUESTION} Write it into sky.txt", "sky.txt"),
     )

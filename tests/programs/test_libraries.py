@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fakes import clients_page
 from tests.fakes.eager_model import EagerModel
 from tests.fakes.groundwire import Groundwire
 from tests.fakes.model import Turn, call, text
@@ -67,3 +70,27 @@ def test_instructor(seen: dict[str, Any]) -> None:
 
 def test_llama_index(seen: dict[str, Any]) -> None:
     assert seen["llama_index"] == {"searched": f"Scattering {LINK}.", "streamed": f"Scattering {LINK}."}
+
+
+SHOWN: dict[str, Turn] = {
+    "pydantic-ai": text("Scattering [1]."),
+    "LiteLLM": text("Scattering [1]."),
+    "smolagents": call("final_answer", {"answer": "Scattering."}),
+    "DSPy": text("[[ ## answer ## ]]\nScattering [1].\n\n[[ ## completed ## ]]"),
+    "LlamaIndex": text("Scattering [1]."),
+}
+
+
+@pytest.mark.parametrize("section", SHOWN)
+def test_a_library_as_the_page_says(proxy: Groundwire, model: EagerModel, tmp_path: Path, section: str) -> None:
+    """The snippet of docs/clients.md, run as it stands there."""
+    name = f"page-{section}"
+    model.part(name, SEARCH, SHOWN[section])
+    program = clients_page.snippet(section, "python", proxy.root, model=name)
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    command = [str(PROGRAMS / "python"), "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path, env=env)
+    assert done.returncode == 0, done.stderr
+    shown = "Scattering." if section == "smolagents" else f"Scattering {LINK}."
+    assert done.stdout.strip().splitlines()[-1] == shown
+    assert len(model.asked[name]) == 2

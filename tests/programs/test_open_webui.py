@@ -6,6 +6,7 @@ and through each of its engines that Groundwire can be.
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import subprocess
 import time
@@ -16,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.fakes import clients_page
 from tests.fakes.browser_tab import BrowserTab
 from tests.fakes.eager_model import EagerModel
 from tests.fakes.groundwire import Groundwire
@@ -63,21 +65,22 @@ def webui(proxy: Groundwire, engine: Groundwire, tmp_path_factory: pytest.TempPa
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     folder = tmp_path_factory.mktemp("open-webui")
+    words = shlex.split(clients_page.snippet("Open WebUI", "sh", proxy.root))
+    assert words[2:] == ["open-webui", "serve"]
     env = {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),
         "DATA_DIR": str(folder / "data"),
         "WEBUI_AUTH": "False",
         "WEBUI_SECRET_KEY": "x",
-        "OPENAI_API_BASE_URL": proxy.url,
-        "OPENAI_API_KEY": "x",
+        **dict(word.split("=", 1) for word in words if "=" in word),
         "ENABLE_OLLAMA_API": "False",
         "OFFLINE_MODE": "True",
         "HF_HUB_OFFLINE": "1",
         "RAG_EMBEDDING_ENGINE": "openai",
         **search_settings(engine),
     }
-    command = [str(PROGRAM), "serve", "--host", "127.0.0.1", "--port", str(port)]
+    command = [str(PROGRAM), *words[3:], "--host", "127.0.0.1", "--port", str(port)]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(command, env=env, cwd=folder, stdout=log, stderr=log)
     try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args, get_origin
@@ -12,6 +14,8 @@ import pytest
 import yaml
 from pydantic import BaseModel, ByteSize, SecretStr, ValidationError
 
+from providers.registry import SERVICES
+from providers.registry import load as service
 from proxy.config.file import EXAMPLE
 from proxy.config.keys import ClientKey, KeyPolicy
 from proxy.config.settings import Config, ConfigError, from_environment, load
@@ -19,8 +23,14 @@ from tests.fakes.config import config, refusal
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-MODELS = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
-TEAM = (ROOT / "docs" / "team.md").read_text(encoding="utf-8")
+# Not those whose YAML is for other programs too, and not that of the providers, which has a test of its own.
+WITH_EXAMPLES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+EXAMPLES = [
+    block
+    for page in sorted(WITH_EXAMPLES)
+    if page.name not in ("clients.md", "observing.md", "providers.md")
+    for block in re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
+]
 
 
 class TestWhatShips:
@@ -45,13 +55,24 @@ class TestWhatShips:
     def test_the_example_of_every_error_loads(self, file: Path) -> None:
         assert config(file, EXAMPLE).tools.search == ["ddg"]
 
-    @pytest.mark.parametrize("example", re.findall(r"```yaml\n(.*?)```", PAGE + MODELS + TEAM, re.S))
-    def test_every_example_of_the_page_loads(self, file: Path, example: str) -> None:
+    @pytest.mark.parametrize("example", EXAMPLES)
+    def test_every_example_of_the_pages_loads(self, file: Path, example: str) -> None:
         assert set(yaml.safe_load(example)) <= config(file, example).model_fields_set
 
     def test_the_page_has_every_key_with_its_default_and_no_other(self) -> None:
         rows = dict(re.findall(r"^\| `([a-z_.*\[\]]+)` \| [^|]+ \| (?:`(.*?)`|\w+) \|", PAGE, re.M))
-        assert rows == dict(documented_keys(Config))
+        assert {key: default for key, default in rows.items() if key not in SERVICES} == dict(documented_keys(Config))
+
+    def test_the_tables_are_written_from_the_models(self) -> None:
+        command = [sys.executable, str(ROOT / "docs" / "tables.py"), "--check"]
+        checked = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert checked.returncode == 0, checked.stderr
+
+    @pytest.mark.parametrize("kind", sorted(SERVICES))
+    def test_the_page_has_every_option_of_a_service(self, kind: str) -> None:
+        settings = set(service(kind).Settings.model_fields) - {"api_key", "timeout"}
+        rows = set(re.findall(rf"^\| `{kind}` \| `(\w+)` \|", PAGE, re.M))
+        assert rows == settings - ({"base_url"} if kind != "local" else set())
 
     def test_the_page_says_once_what_groups_and_keys_share(self) -> None:
         shared, *_ = [f"server.keys[].{name}" for name in KeyPolicy.model_fields]
@@ -88,7 +109,9 @@ def _default(value: object) -> str:
             return '""'
         case list():
             return "[" + ", ".join(f'"{item}"' for item in value) + "]"
-        case str() | int() | float() | dict():
+        case float():
+            return f"{value:g}"
+        case str() | int() | dict():
             return str(value)
     return ""
 

@@ -18,8 +18,8 @@ from proxy.upstreams.demo import (
     SEARCH_FAILED,
     DemoTransport,
     read_result,
-    sentences,
 )
+from proxy.upstreams.quoting import quotes, sentences
 from proxy.upstreams.transport import Transport
 from proxy.values.events import Begun, Event, Finished, TextDelta, ToolCallDelta, UsageSeen
 from tools.base import ToolCall
@@ -242,3 +242,62 @@ def test_a_dated_page_of_many_paragraphs_is_read_whole() -> None:
     (reading,) = read_result(result)
     assert (reading.n, reading.title, reading.url, reading.opened) == (4, "Title", "local:docs/a.md", True)
     assert reading.text == "First paragraph.\n\nSecond one.\n\nThird."
+
+
+PAGE = """# The harbour
+
+Ships come and go all day.
+
+## Lights
+
+The lighthouse was built in 1870. It is 31 metres high. See [the list](https://e.org/list). How old is it?
+
+- [ ] Paint the lighthouse in spring.
+
+| part | what it is |
+|---|---|
+| `lamp` | The lamp of the lighthouse turns once a minute. |
+| lens | glass |
+
+## Fees
+
+The fee for a night is paid in the office. The office is open all day.
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "found"),
+    [
+        (
+            "When was the lighthouse built?",
+            ["The lighthouse was built in 1870."],
+        ),
+        (
+            "How high is the lighthouse with its lights?",
+            ["The lighthouse was built in 1870.", "It is 31 metres high."],
+        ),
+        ("How often does the lamp of the lighthouse turn?", ["The lamp of the lighthouse turns once a minute."]),
+        ("Where is the fee for the night paid?", ["The fee for a night is paid in the office."]),
+        ("Which bread is best?", []),
+    ],
+)
+def test_what_is_quoted_is_about_the_question(question: str, found: list[str]) -> None:
+    """A paragraph, an item or a row of a table, and of these no question, no hint and no sentence about something
+    else; a sentence that leans on the one before brings it along."""
+    assert quotes(question, [(1, "The harbour", PAGE)])[: len(found) or None] == [(1, sentence) for sentence in found]
+
+
+async def test_a_page_that_says_nothing_is_followed_by_the_next() -> None:
+    hits = "<<<web-0123456789abcdef\n[1] Lights\nURL: https://e.org/a\nLights.\n\n[2] Lights of ships\nURL: https://e.org/b\nLights.\nweb-0123456789abcdef>>>"
+    empty = "<<<web-0123456789abcdef\nPage [2]: Ships\nURL: https://e.org/b\n\nNothing.\nweb-0123456789abcdef>>>"
+    messages = [{"role": "user", "content": "Which lights have ships?"}]
+    asked = []
+    for result in (hits, empty, empty.replace("[2]", "[1]").replace("/b", "/a")):
+        (call,) = [
+            e
+            for e in await ask({"messages": messages, "tools": tools("web_search", "open_page")})
+            if isinstance(e, ToolCallDelta)
+        ]
+        asked.append(json.loads(call.arguments))
+        messages.append({"role": "tool", "content": result})
+    assert asked[1:] == [{"url": "https://e.org/b"}, {"url": "https://e.org/a"}]

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
-from argparse import ArgumentParser
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 from proxy.answering.offer import decide
-from proxy.cli.main import _parser
+from proxy.cli.parser import commands_of, parser
 from proxy.config.vocabulary import REPAIRS
 from proxy.dialects.chat import decode
 from proxy.upstreams.profiles import PROFILES
+from tests.fakes import clients_page
 from tests.fakes.deviations import DEVIATIONS
+from tests.fakes.terminal import Terminal
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "bench" / "README.md"]
-HELP: dict[str, ArgumentParser] = dict(_parser()._subparsers._group_actions[0].choices)  # type: ignore[union-attr, arg-type]
+HELP = commands_of(parser())
 
 
 def uses() -> list[tuple[str, str]]:
@@ -35,8 +39,9 @@ def uses() -> list[tuple[str, str]]:
 
 
 def test_the_documents_show_every_command() -> None:
-    assert set(HELP) == {"serve", "ask", "search", "open", "index", "check", "key", "usage"}
-    assert {line.split()[0] for page, line in uses() if page == "README.md"} == set(HELP)
+    """On the page about them; the README shows what a newcomer needs."""
+    assert {line.split()[0] for page, line in uses() if page == "commands.md"} == set(HELP)
+    assert {"init", "serve", "ask", "check"} <= {line.split()[0] for page, line in uses() if page == "README.md"}
 
 
 @pytest.mark.parametrize(("page", "line"), uses())
@@ -68,6 +73,22 @@ def test_links_between_documents_lead_somewhere() -> None:
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    headings = re.findall(r"^#+ (.+)$", text, re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_to_a_part_of_a_page_find_it() -> None:
+    links = found_in_pages(r"\]\(((?!https?:)[^)\s]*#[^)\s]+)\)")
+    assert len(links) > 100
+    for page, link in links:
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        assert anchor in anchors(target), f"{page.name} links to {link}"
+
+
 def test_the_architecture_page_names_every_room() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     rooms_named = re.findall(r"`((?:proxy|tools|providers)/[\w/.]*)`", text)
@@ -82,13 +103,22 @@ def test_the_architecture_page_names_every_room() -> None:
 
 
 def test_documented_reasons_are_given() -> None:
-    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+    guide = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md"))
     body = b'{"model":"m","messages":[{"role":"user","content":"x"}]%s}'
     given = {
         decide(decode(body % b""), "auto", "", True).header,
         decide(decode(body % b',"tool_choice":"none"'), "auto", "", True).header,
     }
     assert set(re.findall(r"`X-Groundwire-Search: ((?:offered|off); reason=\w+)`", guide)) == given
+
+
+def test_every_outcome_of_a_provider_has_what_to_do() -> None:
+    page = (ROOT / "docs" / "why_not_searched.md").read_text(encoding="utf-8")
+    failed = page.partition("## The search failed")[2].partition("\n## ")[0]
+    told = {name for row in re.findall(r"^\| (`.+?) \|", failed, re.M) for name in re.findall(r"`(\w+)`", row)}
+    observing = (ROOT / "docs" / "observing.md").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"The outcome of a provider is one of (.+?)\.\s", observing, re.S)
+    assert told | {"ok"} == set(re.findall(r"`(\w+)`", listed))
 
 
 def test_the_page_about_models_names_what_was_tried() -> None:
@@ -106,13 +136,45 @@ def test_the_page_about_models_names_what_was_tried() -> None:
 
 def test_the_page_about_clients_names_what_was_tried() -> None:
     page = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
-    table = page.partition("## What works")[2].partition("## How to configure them")[0]
+    table = page.partition("## What works")[2].partition("## What does not work")[0]
     tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     named = re.findall(r"`(test_\w+)`", table)
     assert len(named) > 40
     assert [name for name in named if f"def {name}(" not in tests] == []
     rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")]
     assert {len(row) for row in rows} == {6, 7}, "a cell of the tables is missing"
+
+
+CLIENTS = (
+    "OpenAI SDKs",
+    "Claude Code",
+    "Codex",
+    "Open WebUI",
+    "LibreChat",
+    "LobeChat",
+    "Continue",
+    "Cline",
+    "opencode",
+)
+CLIENTS += ("aider", "llm", "n8n", "LangChain", "AI SDK", "Agents SDK", "pydantic-ai", "curl")
+
+
+def test_every_client_has_its_section_and_its_snippet_is_run_or_said_not_to_be() -> None:
+    """A snippet is run by the test that its section names, in a file that takes it from that section."""
+    sections = dict(clients_page.SECTIONS)
+    for others in ("Clients", "Programs that only know a search engine", "What works", "What does not work"):
+        sections.pop(others)
+    assert tuple(sections)[: len(CLIENTS)] == CLIENTS
+    tests = {path: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
+    for title, section in sections.items():
+        assert len(re.findall(r"^Citations: .+", section, re.M)) == 1, title
+        run = [
+            name for line in re.findall(r"^Run by (.+)", section, re.M) for name in re.findall(r"`(test_\w+)`", line)
+        ]
+        assert run or "\nNot run here: " in section, title
+        for name in run:
+            (source,) = [text for text in tests.values() if f"def {name}(" in text]
+            assert f'"{title}"' in source, f"{name} does not take the snippet of {title}"
 
 
 def test_the_page_about_models_names_every_repair_and_profile() -> None:
@@ -136,11 +198,54 @@ def test_the_readme_begins_with_what_it_is_and_two_commands() -> None:
     assert {"make demo", "make test"} <= set(commands)
 
 
+def test_the_readme_is_short_and_has_one_picture_and_three_examples() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 120
+    assert len(re.findall(r"^!\[.+\]\(docs/.+\)$", text, re.M)) == 1
+    examples = text.partition("## Three examples")[2].partition("\n## ")[0]
+    assert re.findall(r"^\*\*(\d)\. ", examples, re.M) == ["1", "2", "3"]
+
+
+def test_every_page_begins_with_an_example() -> None:
+    """A block of code, a table or a picture stands on the first screen, before any second heading."""
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        lines = page.read_text(encoding="utf-8").splitlines()
+        first = next(at for at, line in enumerate(lines) if line.startswith(("```", "![")))
+        headings = [at for at, line in enumerate(lines) if line.startswith("## ")]
+        assert first < 12, page.name
+        assert not headings or first < headings[0], page.name
+
+
+def test_the_index_lists_every_page_once() -> None:
+    listed = re.findall(r"\]\((\w+\.md)\)", (ROOT / "docs" / "README.md").read_text(encoding="utf-8"))
+    assert sorted(listed) == sorted(page.name for page in (ROOT / "docs").glob("*.md") if page.name != "README.md")
+
+
 def test_the_demo_runs_as_the_readme_says() -> None:
-    demo = subprocess.run([sys.executable, ROOT / "docs" / "demo.py"], capture_output=True, text=True, timeout=90)
+    """Also where nobody sits at a terminal, as here: it ends by itself."""
+    command = [sys.executable, ROOT / "docs" / "demo.py"]
+    demo = subprocess.run(command, capture_output=True, text=True, timeout=90, stdin=subprocess.DEVNULL)
     assert demo.returncode == 0, demo.stdout + demo.stderr
     assert "[1]" in demo.stdout
     sources = re.findall(r"^  \S.*  local:(docs/\S+)$", demo.stdout.partition("Sources:\n")[2], re.MULTILINE)
     assert sources
     assert all((ROOT / source).exists() for source in sources)
-    assert "checked against the sources" in demo.stdout
+    answer = demo.stdout.partition("reasoning):\n\n")[2].partition("\n\nSources:")[0]
+    sentences = [sentence.strip() for sentence in re.split(r"\[\d+\]", answer) if sentence.strip()]
+    assert len(sentences) >= 2, "one would be little of an answer"
+    about = re.compile(r"\bcheck|\bcit(?:e|ation)|marker|passage|judge", re.I)
+    assert [sentence for sentence in sentences if not about.search(sentence)] == [], "all are about its question"
+    assert "checked against the sources" in answer
+
+
+def test_the_demo_stays_for_whoever_looks_at_its_page(tmp_path: Path) -> None:
+    env = {"PATH": os.environ["PATH"], "XDG_CACHE_HOME": str(tmp_path)}
+    with Terminal([sys.executable, str(ROOT / "docs" / "demo.py")], tmp_path, env) as terminal:
+        shown = terminal.until("Press Enter to end the demo.")
+        (address,) = re.findall(r"in a browser, and see what it does: (http://127\.0\.0\.1:\d+/)\s", shown)
+        with urllib.request.urlopen(f"{address}healthz", timeout=30) as answer:
+            assert answer.status == 200
+        terminal.press("\n")
+        assert terminal.ended() == 0
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(f"{address}healthz", timeout=30)

@@ -44,6 +44,19 @@ def test_calls_count_and_the_last_one_is_remembered() -> None:
     assert health.of_provider("web") == ProviderRecord(3, 1, "empty", 500.0)
 
 
+def test_a_provider_fails_until_it_answers_again_and_a_page_is_not_its_fault() -> None:
+    assert [told(*calls).of_provider("web").state for calls in ([], [call()], [call("empty")])] == [
+        "untried",
+        "ok",
+        "ok",
+    ]
+    failing = told(call(), call("timed_out")).of_provider("web")
+    assert (failing.state, failing.why) == ("failing", "The last call failed (timed_out).")
+    assert told(call("timed_out"), call()).of_provider("web").state == "ok"
+    refused = told(call("blocked", "read")).of_provider("web")
+    assert (refused.state, refused.why) == ("ok", "The last call failed (blocked).")
+
+
 def test_what_the_cache_answers_and_who_is_left_alone_are_no_calls() -> None:
     health = told(call(), call(cached=True), call("cooling_down"), call(role="read", cached=True))
     assert health.of_provider("web") == ProviderRecord(1, 0, "ok", 250.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.watching.log_writer import ROOM, LineQueue, LogWriter
+from proxy.watching.log_writer import ROOM, HurriedWriter, LineQueue, LogWriter
 
 LONG = 10.0  # seconds; each wait is for an event that comes at once
 
@@ -161,6 +162,27 @@ def test_a_reader_that_has_gone(pipe: tuple[int, int]) -> None:
     writer.close()
 
 
+class _Unsayable:
+    def __len__(self) -> int:
+        return 1
+
+    def __str__(self) -> str:
+        raise ValueError("no line comes of this")
+
+
+def test_a_line_that_cannot_be_put_together_costs_itself_alone(
+    pipe: tuple[int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    reading, writing = pipe
+    writer = LogWriter(writing, lost)
+    writer.write(_Unsayable())
+    until(lambda: writer.dropped == 1)
+    writer.write("after it")
+    assert read_until(reading, b"after it\n") == b"(1 lost)\nafter it\n"
+    writer.close()
+    assert "no line comes of this" in caplog.text
+
+
 def test_a_disk_that_is_full_and_then_is_not(tmp_path: Path) -> None:
     """Room for a part of what is written: one line is torn, the next one begins anew."""
     target = tmp_path / "log"
@@ -196,3 +218,34 @@ def test_what_is_said_at_the_very_end_is_written(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr == "first\nlast\n"
+
+
+# For a process without a thread
+
+
+def test_what_can_be_written_at_once_is_written_and_nobody_waits_for_the_rest() -> None:
+    reading, writing = os.pipe()
+    try:
+        writer = HurriedWriter(writing)
+        writer.write("first ü \ud800")
+        writer.write("x" * 100_000)
+        assert os.read(reading, 1 << 20).decode() == "first ü \\ud800\n" + "x" * (select.PIPE_BUF - 1) + "\n"
+        os.set_blocking(writing, False)
+        with suppress(BlockingIOError):
+            while True:
+                os.write(writing, bytes(4096))
+        os.set_blocking(writing, True)
+        writer.write("lost")
+        assert writer.dropped == 1
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def test_where_nobody_reads_any_more_it_is_counted() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    writer = HurriedWriter(writing)
+    writer.write("lost")
+    os.close(writing)
+    assert writer.dropped == 1

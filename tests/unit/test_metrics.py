@@ -274,7 +274,9 @@ def test_several_processes_can_be_summed() -> None:
             watched(metrics, *steps)
     summed = [Samples(metrics.exposition()) for metrics in (one, other)]
     for key, value in Samples(both.exposition()).values.items():
-        if "overhead" not in key[0]:  # that one is measured, not told
+        if (
+            "overhead" not in key[0] and key[0] != "groundwire_workers"
+        ):  # one is measured, and of the other there are two
             assert sum(part.values.get(key, 0.0) for part in summed) == pytest.approx(value), key
 
 
@@ -354,3 +356,41 @@ def test_the_names_that_were_promised_are_there() -> None:
     assert shown["groundwire_tool_calls_total"] == {"tool", "provider", "outcome"}
     for name in ("groundwire_first_token_seconds_count", "groundwire_streams", "groundwire_loop_lag_seconds_count"):
         assert name in shown
+
+
+def test_one_of_several_workers_shows_what_all_have_counted() -> None:
+    other = everything()
+    mine = Metrics(others=lambda: [(other.snapshot(), True), (b"", True)], workers=lambda: 2)
+    alone, shown = Samples(other.exposition()), Samples(mine.exposition())
+    assert shown("groundwire_workers") == 2
+    for key, value in alone.values.items():
+        if key[0] != "groundwire_workers":
+            assert shown.values[key] == pytest.approx(value), key
+    assert Samples(mine.exposition()).values == shown.values, "asking changes nothing"
+
+
+def test_a_worker_that_is_gone_has_counted_and_holds_nothing() -> None:
+    gone = Metrics(connections=lambda: 7, turned_away=lambda: 3)
+    watched(gone, ModelAsked("up", "m"))
+    shown = Samples(Metrics(others=lambda: [(gone.snapshot(), False)]).exposition())
+    assert shown("groundwire_connections") == 0
+    assert shown("groundwire_connections_turned_away_total") == 3
+    assert shown("groundwire_rounds_total", upstream="up") == 1
+
+
+def test_who_takes_the_place_of_another_counts_on() -> None:
+    before = Metrics(log_dropped=lambda: 5)
+    watched(before, ModelAsked("up", "m"), ModelAnswered("up", 0.3, Tokens(7, 3)))
+    after = Metrics(log_dropped=lambda: 1)
+    after.take_over(before.snapshot())
+    after.take_over(b"")
+    watched(after, ModelAsked("up", "m"), ModelAnswered("up", 0.3, Tokens(7, 3)))
+    third = Metrics()
+    third.take_over(after.snapshot())
+    shown = Samples(third.exposition())
+    assert shown("groundwire_rounds_total", upstream="up") == 2
+    assert shown("groundwire_log_dropped_total") == 6
+    assert (
+        shown("gen_ai_client_operation_duration_seconds_count", gen_ai_operation_name="chat", gen_ai_provider_name="up")
+        == 2
+    )

@@ -93,6 +93,17 @@ def test_time_stands_still_when_a_request_has_ended() -> None:
     assert request.seconds == request.seconds == request.ended - request.began
 
 
+def test_what_is_told_after_the_end_is_no_part_of_it() -> None:
+    """Somebody may still be on the way out: who listens has put the request away by then."""
+    listener = Notebook()
+    request = Observer([listener])
+    request.end()
+    request.tell(ModelAsked("up", "m"))
+    assert listener.heard == ["began", "ended client_left"]
+    assert request.steps == []
+    assert request.summary.rounds == 0
+
+
 def test_where_nobody_listens_no_notes_are_taken() -> None:
     request = Observer()
     request.tell(ModelAsked("up", "m"))

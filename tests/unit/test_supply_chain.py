@@ -21,6 +21,8 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from proxy import __version__
+
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCKS = ["requirements.lock", "requirements-build.lock"]
@@ -91,7 +93,7 @@ def test_the_bill_of_materials_is_the_lock_file_again() -> None:
     assert (said["bomFormat"], said["specVersion"], said["version"]) == ("CycloneDX", "1.6", 1)
     assert re.fullmatch(r"urn:uuid:[0-9a-f-]{36}", said["serialNumber"])
     assert said["metadata"]["component"]["name"] == "groundwire"
-    assert said["metadata"]["component"]["version"] == PROJECT["project"]["version"]
+    assert said["metadata"]["component"]["version"] == __version__
     found = {
         canonicalize_name(part["name"]): (part["version"], [entry["content"] for entry in part["hashes"]])
         for part in said["components"]
@@ -131,9 +133,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_the_files_of_git_and_no_other(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-        about = f"groundwire-{PROJECT['project']['version']}.dist-info/"
+        about = f"groundwire-{__version__}.dist-info/"
         code = {name for name in names if not name.startswith(about)}
-        assert code == {name for name in of_git("proxy", "tools", "providers") if name.endswith(".py")}
+        assert code == set(of_git("proxy", "tools", "providers"))
         for name in code:
             assert hashlib.sha256(archive.read(name)).digest() == hashlib.sha256((ROOT / name).read_bytes()).digest()
         extra = {name.removeprefix(about) for name in names if name.startswith(about)}
@@ -141,9 +143,11 @@ def test_the_wheel_holds_the_files_of_git_and_no_other(wheel: Path) -> None:
     assert not [name for name in names if name.endswith(".pth")], "which would run at every start of Python"
 
 
-def test_every_file_of_the_packages_is_python() -> None:
+def test_every_file_of_the_packages_is_python_or_of_the_page() -> None:
     """Nothing else would be in the wheel; what must be there needs a word in pyproject.toml first."""
-    assert [name for name in of_git("proxy", "tools", "providers") if not name.endswith(".py")] == []
+    others = [name for name in of_git("proxy", "tools", "providers") if not name.endswith(".py")]
+    assert others
+    assert [name for name in others if not re.fullmatch(r"proxy/serving/page/\w+\.(?:html|css|js|svg)", name)] == []
 
 
 # The Dockerfile
@@ -231,7 +235,7 @@ def test_the_image_installs_what_is_locked_hash_by_hash_and_our_own_wheel() -> N
 def test_the_image_takes_every_key_that_the_environment_may_bring() -> None:
     """The extras are in the lock file, so their libraries are there."""
     assert {"litellm", "mcp", "tavily-python"} <= locked("requirements.lock").keys()
-    assert {"litellm", "mcp", "tavily"} == EXTRAS
+    assert {"litellm", "mcp", "otel", "tavily"} == EXTRAS
 
 
 def test_the_image_has_no_tools_to_build_or_install_with() -> None:
@@ -309,7 +313,7 @@ def holds_what_is_locked(installed: Path) -> None:
     for about in packages.glob("*.dist-info"):
         name, _, version = about.name.removesuffix(".dist-info").rpartition("-")
         found[canonicalize_name(name)] = version
-    assert found.pop("groundwire") == PROJECT["project"]["version"]
+    assert found.pop("groundwire") == __version__
     wanted = {name: version for name, (version, _) in locked("requirements.lock").items()}
     assert found == wanted
     assert list(packages.rglob("*.pth")) == [], "what runs at every start of Python would be in one of these"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -135,6 +136,23 @@ async def test_a_fault_of_the_answer_is_raised_after_what_was_told() -> None:
         assert kinds(await anext(events)) == ["first_content"]
         with pytest.raises(KeyError):
             await anext(events)
+
+
+async def test_a_fault_that_nobody_waits_for_is_no_news_of_asyncio() -> None:
+    """Its client has left: the log would hold a traceback that nobody can do anything about."""
+    observer, complaints = Observer([Listener()]), []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
+
+    async def answer() -> Events:
+        try:
+            yield [TextDelta("a")]
+        finally:
+            raise KeyError("ours")
+
+    async with aclosing(traced(answer(), observer)) as events:
+        await anext(events)
+    gc.collect()
+    assert complaints == []
 
 
 def test_steps_count_with_the_other_events_and_the_response_is_heard_of_first() -> None:

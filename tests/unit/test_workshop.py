@@ -197,7 +197,21 @@ def test_the_node_clients_are_exact_and_name_no_registry() -> None:
 
 @pytest.mark.parametrize(
     "target",
-    ["install", "demo", "serve", "test", "test-model", "check", "bench", "bench RIVAL=1", "lock", "sbom", "clean"],
+    [
+        "install",
+        "demo",
+        "serve",
+        "test",
+        "screenshots",
+        "test-model",
+        "check",
+        "docs",
+        "bench",
+        "bench RIVAL=1",
+        "lock",
+        "sbom",
+        "clean",
+    ],
 )
 def test_the_makefile_knows_its_targets(target: str) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}

@@ -1,0 +1,67 @@
+"""`groundwire serve`: the proxy. Handed the parsed arguments; reads the config, binds the listener, says where it is,
+and serves until it is told to stop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+
+from ..config.secrets import secrets_of
+from ..config.settings import Config, config_file, load
+from ..serving.process import bind, serve
+from ..watching.audit_file import open_audit
+from ..watching.log import hide
+from . import key
+from .running import mistakes_in_words
+
+
+def run(given: argparse.Namespace) -> int:
+    with mistakes_in_words():
+        return _serve(given)
+
+
+def _serve(given: argparse.Namespace) -> int:
+    environ = _environment_to_serve(given)
+    config = load(given.config, environ, host=given.host, port=given.port)
+    hide(secrets_of(config))
+    if config.audit.file:
+        open_audit(config.audit).close()  # now, where it can still be said to who started it
+    try:
+        listener = bind(config)
+    except OSError as error:
+        where = f"{config.server.host}:{config.server.port}"
+        print(f"Cannot listen on {where}: {error.strerror}. Choose another with --port or --host.", file=sys.stderr)
+        return 2
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+
+    def started() -> None:
+        print(f"Groundwire is listening on http://{shown}:{port}", flush=True)
+        print(f'Point any OpenAI client at it: OpenAI(base_url="http://{shown}:{port}/v1")', flush=True)
+
+    def reread() -> Config | None:
+        if config_file(given.config, environ) is None:
+            return None
+        fresh = load(given.config, environ, host=given.host, port=given.port)
+        hide((*secrets_of(config), *secrets_of(fresh)))
+        return _on_port(fresh, port) if fresh.server.port == config.server.port else fresh
+
+    return serve(_on_port(config, port), listener, started, reread)
+
+
+def _on_port(config: Config, port: int) -> Config:
+    """With the port that is really bound, where any was wanted."""
+    return config.model_copy(update={"server": config.server.model_copy(update={"port": port})})
+
+
+def _environment_to_serve(given: argparse.Namespace) -> Mapping[str, str]:
+    """The environment. A container is open to others from the start, so without keys it makes one and prints it."""
+    environ = dict(os.environ)
+    wanted = environ.get("GROUNDWIRE_GENERATE_KEY") == "1"
+    if wanted and not load(given.config, environ, host="127.0.0.1", port=given.port).server.keys:
+        environ["GROUNDWIRE_KEYS"] = key.generated()
+        print(f"No keys are configured. Clients need this one: {environ['GROUNDWIRE_KEYS']}", flush=True)
+    return environ
