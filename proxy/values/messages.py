@@ -12,13 +12,13 @@ import orjson
 
 
 def role_of(message: object) -> str:
-    role = message.get("role") if isinstance(message, Mapping) else None
+    role = message.get("role") if isinstance(message, dict) else None
     return role if isinstance(role, str) else ""
 
 
 def is_text(part: object) -> bool:
     """Is this part of a message's content text? (Others are images, sound, files.)"""
-    return isinstance(part, Mapping) and isinstance(part.get("text"), str)
+    return isinstance(part, dict) and isinstance(part.get("text"), str)
 
 
 def texts_in(content: object) -> list[str]:
@@ -53,8 +53,8 @@ def said_since_question(messages: Sequence[object]) -> tuple[str, ...]:
 
 def calls_in(message: object) -> list[dict[str, Any]]:
     """The calls that a message of a history makes, as far as they have an id."""
-    calls = message.get("tool_calls") if isinstance(message, Mapping) and role_of(message) == "assistant" else None
-    if not isinstance(calls, list):
+    calls = message.get("tool_calls") if isinstance(message, dict) else None  # most have none: it is looked at first
+    if not isinstance(calls, list) or role_of(message) != "assistant":
         return []
     return [call for call in calls if isinstance(call, dict) and isinstance(call.get("id"), str)]
 
