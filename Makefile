@@ -6,6 +6,7 @@
 #   make docs       the tables of settings in docs/, from the models that read them
 #   make faults     the tests of faults, and docs/faults.md made from them
 #   make load       overload, floods, slow readers, …         make soak     20 minutes with 5 % faults (MINUTES=20)
+#   make lags       how late others' words are beside heavy work    make growth   cost as texts grow, docs/growth.svg
 #   make recording  docs/terminal.svg anew: `groundwire ask` in a terminal
 #   make lock       requirements.lock anew, from constraints.txt        make sbom     build/sbom.json, from that
 #   make fuzz       the property tests with new examples each time: what it finds becomes an example of its test (TIMES=10)
@@ -21,7 +22,7 @@ NODE_CLIENTS := tests/clients/node
 NODE_PROGRAMS := tests/programs/node
 PINNED := tests/programs/constraints
 
-.PHONY: install demo serve test screenshots test-model test-clients fuzz docs faults recording check bench load soak lock sbom clean
+.PHONY: install demo serve test screenshots test-model test-clients fuzz docs faults recording check bench load lags growth soak lock sbom clean
 
 install: .venv/.made
 	@.venv/bin/python -m compileall -q proxy tools providers  # what pip does for others: a third of the time to start
@@ -67,6 +68,12 @@ bench: install bench/fake bench/load $(if $(RIVAL),.venv-litellm/.made)
 
 load: install bench/fake bench/load
 	.venv/bin/python bench/loads.py --groundwire .venv/bin/groundwire $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short)
+
+lags: install bench/fake
+	.venv/bin/python bench/lags.py --groundwire .venv/bin/groundwire $(if $(ONLY),--only $(ONLY))
+
+growth: install
+	.venv/bin/python bench/growth.py
 
 soak: install
 	.venv/bin/python bench/soak.py --groundwire .venv/bin/groundwire --minutes $(or $(MINUTES),20)

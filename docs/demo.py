@@ -9,6 +9,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,13 +25,17 @@ QUESTION = "How does Groundwire check citations?"
 START_LIMIT = 30.0
 OURS = ("GROUNDWIRE_", "WEB_SEARCH_PROVIDER")
 
+WIDEST = 100  # columns
 NEXT = """
-Now with a real model. config.yaml says where it lives (Ollama's usual address is there) and how to search;
-`.venv/bin/groundwire init` writes one that fits this machine.
+Now with a real model and your own documents:
 
-  make serve                                           # the proxy, on http://127.0.0.1:8080/v1, and its page on /
-  OpenAI(base_url="http://127.0.0.1:8080/v1")          # that is all a client has to change
-  .venv/bin/groundwire ask "What is new in Python?"    # or ask here; `groundwire check` finds what is not right
+  .venv/bin/groundwire init         # writes a config.yaml that fits this machine
+  .venv/bin/groundwire check        # tries it, and says what to mend
+  .venv/bin/groundwire ask "…"      # asks here
+  make serve                        # the proxy, and its page
+                                    # on http://127.0.0.1:8080
+
+A client changes one thing: OpenAI(base_url="http://127.0.0.1:8080/v1")
 """
 
 
@@ -79,14 +84,32 @@ def ask(port: int, question: str) -> Iterator[dict[str, Any]]:
     sys.exit("\nThe stream ended before its [DONE].")
 
 
+class Lines:
+    """Prints text as it comes, and breaks its lines between words."""
+
+    def __init__(self) -> None:
+        self._width = min(shutil.get_terminal_size().columns, WIDEST)
+        self._column = 0
+
+    def add(self, text: str) -> None:
+        for piece in re.findall(r"\n|[^\s]+|[ \t]+", text):
+            if piece == "\n" or (self._column and self._column + len(piece) > self._width):
+                print()
+                self._column = 0
+            if piece != "\n" and (self._column or not piece.isspace()):
+                print(piece, end="", flush=True)
+                self._column += len(piece)
+
+
 def answer(port: int) -> dict[str, str]:
     """Prints the answer as it comes; hands on the titles of its sources, by their addresses."""
     sources: dict[str, str] = {}
+    lines = Lines()
     for chunk in ask(port, QUESTION):
         if "error" in chunk:
             sys.exit(f"\nThe proxy answered: {chunk['error']}")
         for choice in chunk["choices"]:
-            print(choice["delta"].get("content") or "", end="", flush=True)
+            lines.add(choice["delta"].get("content") or "")
             for annotation in choice["delta"].get("annotations", []):
                 source = annotation["url_citation"]
                 sources[source["url"]] = source["title"]

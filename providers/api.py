@@ -32,9 +32,10 @@ from .errors import (
 )
 from .rows import as_author, as_day, as_score, is_web, links_in, parsed, records, text_in
 from .web.body import ACCEPTED
-from .web.clients import open_client, proxy_trouble
+from .web.clients import open_wire, proxy_trouble
 from .web.egress import DIRECT, WANTS_CREDENTIALS, Egress, Failing, happening
 from .web.plain import first_heading
+from .web.transport import BoundedTransport
 
 MAX_BODY = 4 * 1024 * 1024  # on the wire and decoded; far more than an honest answer has
 # What an answer may be made of. The parser holds the interpreter's lock, so that no thread would help the others: a
@@ -67,34 +68,38 @@ class ServiceApi:
         usual = {"User-Agent": "groundwire", "Accept": "application/json", "Accept-Encoding": ACCEPTED}
         self._headers = {**usual, **(headers or {})}
         self._translate = translate
-        self._client: httpx.AsyncClient | None = None
+        self._timeouts = {"timeout": httpx.Timeout(timeout).as_dict()}
+        self._wire: BoundedTransport | None = None
 
     async def get(self, path: str, params: Mapping[str, str | int | Sequence[str]]) -> dict[str, Any]:
-        return await self._call("GET", path, params=dict(params))
+        query = str(httpx.QueryParams(dict(params)))
+        return await self._call("GET", f"{path}?{query}" if query else path)
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """What is None in `body` is left out of it."""
         return await self._call("POST", path, json={key: value for key, value in body.items() if value is not None})
 
     async def aclose(self) -> None:
-        if self._client is not None:
-            await self._client.aclose()
-            self._client = None
+        if self._wire is not None:
+            await self._wire.aclose()
+            self._wire = None
 
     async def client(self) -> httpx.AsyncClient:
-        """The service's own client: no other service ever sees its headers."""
-        if self._client is None:
-            made = await open_client(
-                self._proxy,
-                self._egress.ca_file,
-                service=self._service,
-                most=MAX_BODY,
-                headers=self._headers,
-                timeout=self._timeout,
-            )
-            # Two first calls may have waited together: the second takes the client that the first made.
-            self._client = self._client or made
-        return self._client
+        """For a vendor's SDK: the service's own, so that no other service ever sees its headers."""
+        return httpx.AsyncClient(
+            headers=self._headers,
+            timeout=self._timeout,
+            trust_env=False,
+            follow_redirects=False,
+            transport=await self._opened_wire(),
+        )
+
+    async def _opened_wire(self) -> BoundedTransport:
+        if self._wire is None:
+            made = await open_wire(self._proxy, self._egress.ca_file, service=self._service, most=MAX_BODY)
+            # Two first calls may have waited together: the second takes the wire that the first made.
+            self._wire = self._wire or made
+        return self._wire
 
     @asynccontextmanager
     async def in_time(self) -> AsyncIterator[None]:
@@ -184,8 +189,11 @@ class ServiceApi:
 
     async def _call(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
         async with self.in_time():
-            client = await self.client()
-            response = await client.request(method, self._base_url + path, **arguments)
+            url = self._base_url + path
+            # Not through a client of httpx: its cookies and redirects are not wanted, and cost as much as the wire.
+            request = httpx.Request(method, url, headers=self._headers, extensions=self._timeouts, **arguments)
+            wire = self._wire or await self._opened_wire()
+            response = await wire.handle_async_request(request)
         return self.decode(response)
 
     def _usual_error(self, response: httpx.Response) -> ProviderError:

@@ -119,6 +119,10 @@ class SearchChain:
         """Those who may be asked, in their order."""
         return tuple(member.name for member in _permitted(self._members, "search", only))
 
+    def stays_here(self, only: Providers) -> bool:
+        """Does no query leave this machine? A private engine may still ask others."""
+        return all(isinstance(member.provider, Owner) for member in _permitted(self._members, "search", only))
+
     async def search(
         self,
         query: SearchQuery,

@@ -7,7 +7,8 @@ compare by. Pure, and never raises.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache, wraps
 from urllib.parse import quote, unquote, urlsplit
 
 # What only tells a site who sent the reader. `ref` is not among them: it names a branch as often as a referrer.
@@ -16,11 +17,27 @@ _IPV6_SITE = re.compile(r"[a-z][a-z0-9+.-]*://(?:[^/?#\[\]]*@)?\[(?=[^\]]*:)[0-9
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
+_REMEMBERED, _LONGEST_REMEMBERED = 1024, 500  # addresses, and characters of one
+
+
+def remembered(read: Callable[[str], str]) -> Callable[[str], str]:
+    """What an address says is asked for five times in a search, by the chain, the ledger and those who open pages."""
+    kept = lru_cache(_REMEMBERED)(read)
+
+    @wraps(read)
+    def reading(url: str) -> str:
+        return kept(url) if len(url) <= _LONGEST_REMEMBERED else read(url)
+
+    return reading
+
+
+@remembered
 def canonical(url: str) -> str:
     """The spelling under which two URLs count as one page: http or https, with or without `www.`, a slash at the end,
     a default port, a fragment, tracking parameters."""
     url = encode_url(url).partition("#")[0]
-    if scheme_of(url) not in _DEFAULT_PORTS:
+    scheme = scheme_of(url)
+    if scheme not in _DEFAULT_PORTS:
         return url
     try:
         parts = urlsplit(url)
@@ -29,11 +46,12 @@ def canonical(url: str) -> str:
         return url
     user = parts.netloc.rpartition("@")[0]
     site = f"{user}@{host}" if user else host
-    site = site if port in (None, _DEFAULT_PORTS[parts.scheme]) else f"{site}:{port}"
+    site = site if port in (None, _DEFAULT_PORTS[scheme]) else f"{site}:{port}"
     query = "&".join(field for field in parts.query.split("&") if not _TRACKING.fullmatch(field.partition("=")[0]))
     return site + parts.path.rstrip("/") + (f"?{query}" if query else "")
 
 
+@remembered
 def encode_url(url: str) -> str:
     """Percent-encodes what would end a Markdown link, break a line or look like a marker of ours or a token of a chat
     template; leaves existing escapes alone. Only an IPv6 host keeps its brackets."""
@@ -47,6 +65,7 @@ def scheme_of(url: str) -> str:
     return url.strip().partition(":")[0].lower()
 
 
+@remembered
 def host_of(url: str) -> str:
     """The host that domain filters look at, in ASCII; the label of a `local:label/path`; empty for anything else."""
     scheme = scheme_of(url)

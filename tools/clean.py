@@ -8,6 +8,7 @@ import re
 import unicodedata
 
 from providers.text.cuts import cut_place
+from providers.text.stretches import first_in, substituted
 
 LINE = 2000  # longer lines are broken at a blank: nobody reads them, and they hide text from people who look
 
@@ -36,22 +37,24 @@ _EMPTY_LINES = re.compile(r"\n{3,}")
 
 def clean(text: str, max_length: int) -> str:
     """The visible text, at most `max_length` characters of it."""
-    text = _LINE_END.sub("\n", text)
+    text = substituted(_LINE_END, "\n", text)
     if not text.isascii():
         text = unicodedata.normalize("NFC", text)
-    if _SUSPECT.search(text):  # most pages hold none, and looking is cheaper than replacing
-        text = _UNSEEN.sub(lambda found: found[1] or "", text)
+    if first_in(_SUSPECT, text):  # most pages hold none, and looking is cheaper than replacing
+        text = substituted(_UNSEEN, lambda found: found[1] or "", text)
         text = unicodedata.normalize("NFC", text)  # what was held apart may compose now
-    text = _LONG_BLANK.sub(" ", text)
+    text = substituted(_LONG_BLANK, " ", text)
     text = "\n".join(_short_lines(text))
-    text = _EMPTY_LINES.sub("\n\n", text).strip()
+    text = substituted(_EMPTY_LINES, "\n\n", text).strip()
     return text if len(text) <= max_length else text[: cut_place(text, max_length)].rstrip()
 
 
 def one_line(text: str, max_length: int) -> str:
     """The same for a title or a snippet: line ends become blanks, so that no line of it can pass for one of ours."""
     # A service may send megabytes where a sentence belongs: what is far beyond the limit is not even looked at.
-    flat = " ".join(clean(text[: max_length * 8], max_length * 8).split())
+    text = text[: max_length * 8]
+    seen = len(text) <= LINE and text.isascii() and text.isprintable()  # as most are: then nothing has to be taken out
+    flat = " ".join((text if seen else clean(text, max_length * 8)).split())
     return flat if len(flat) <= max_length else flat[: cut_place(flat, max_length - 1)].rstrip() + "…"
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from providers.apart import in_thread
 from providers.chain import ReadChain
 from providers.places import asked_by
 from providers.urls import host_of
@@ -83,6 +84,7 @@ class PageReader:
             raise Refused(prompts.CARRIES_KEY)
         if not self._domains.permit(url):
             raise Refused(prompts.FOREIGN_DOMAIN)
+        await self._provenance.read_apart()
         address = self._provenance.admit(url)
         page = normalise(address.url)
         if page not in self._pages or self._pages[page].cancelled():  # by somebody who could not wait for it
@@ -116,4 +118,4 @@ async def aside(size: int, work: Callable[P, T], *arguments: P.args, **named: P.
     """Text work on a page: in a thread if the page is a book, because other requests are waiting for this loop."""
     if size < BOOK:
         return work(*arguments, **named)
-    return await asyncio.to_thread(work, *arguments, **named)
+    return await in_thread(work, *arguments, **named)

@@ -7,13 +7,16 @@ host: pages that offer /a /b /c … spell a secret letter by letter with URLs th
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from providers.urls import encode_url, host_of, in_domains
+from providers.apart import apart
+from providers.text.stretches import found_in
+from providers.urls import encode_url, host_of, in_domains, remembered
 
 from . import prompts
 
@@ -23,6 +26,7 @@ MAX_URL = 8192
 LINKS_PER_HOST = 3
 LINK_DEPTH = 2
 LINKS_PER_PAGE = 2000
+_LINK_WEIGHT = 500  # characters of prose that are read as fast as one link
 
 _URL_CHARACTER = r"[^\s<>\"`\\^{}|\[\]\u3000-\u303f\uff00-\uff0f\uff1a-\uff20\u2018-\u201f]"
 _URL = re.compile(rf"(?:https?://(?:\[[0-9a-f:.]+\])?|\blocal:){_URL_CHARACTER}+", re.IGNORECASE)
@@ -49,11 +53,14 @@ class Refused(Exception):
 
 
 class Provenance:
-    """One per request. `texts` are read for URLs only when the first page is opened: most requests open none."""
+    """One per request. `texts` are read for URLs only when the first page is opened, the links of a page when the next
+    one is: most requests open none."""
 
     def __init__(self, mode: Mode, texts: Iterable[str] = ()) -> None:
         self._mode = mode
         self._unread = list(texts)
+        self._unread_links: list[tuple[Sequence[str], int]] = []  # of opened pages, with their depth
+        self._reading = asyncio.Lock()
         self._known: dict[str, Address] = {}
         self._followed: dict[str, set[str]] = {}
 
@@ -68,17 +75,19 @@ class Provenance:
         if page := normalise(final_url):
             self._known.setdefault(page, _address(final_url, opened.depth))
         if self._mode == "context" and opened.depth < LINK_DEPTH:
-            for link in links[:LINKS_PER_PAGE]:
-                if page := normalise(link):
-                    self._known.setdefault(page, _address(link, opened.depth + 1))
+            self._unread_links.append((links[:LINKS_PER_PAGE], opened.depth + 1))
+
+    async def read_apart(self) -> None:
+        """What `admit` would read else. A long conversation and the links of large pages take a while."""
+        async with self._reading:  # who comes second waits for what the first one reads
+            size = sum(map(len, self._unread)) + sum(_LINK_WEIGHT * len(links) for links, _ in self._unread_links)
+            await apart(size, self._read)
 
     def admit(self, url: str) -> Address:
         page = normalise(url)
         if not page:
             raise Refused(prompts.NO_ADDRESS)
-        for text in self._unread:
-            self.add(urls_in(text))
-        self._unread.clear()
+        self._read()
         address = self._known.get(page)
         if self._mode == "open":
             return address or _address(url)
@@ -90,6 +99,18 @@ class Provenance:
                 raise Refused(prompts.TOO_MANY_LINKS.format(most=LINKS_PER_HOST, offer=self._offer()))
             followed.add(page)
         return address
+
+    def _read(self) -> None:
+        """What it reads is put aside when it is known, so that nobody else misses it."""
+        while self._unread:
+            self.add(urls_in(self._unread[0]))
+            del self._unread[0]
+        while self._unread_links:
+            links, depth = self._unread_links[0]
+            for link in links:
+                if page := normalise(link):
+                    self._known.setdefault(page, _address(link, depth))
+            del self._unread_links[0]
 
     def _offer(self) -> str:
         first = [encode_url(address.url) for address in self._known.values() if not address.depth]
@@ -132,6 +153,7 @@ def domain_of(text: str) -> str:
     return host_of("http://" + host.removeprefix("*").lstrip("."))
 
 
+@remembered
 def normalise(url: str) -> str:
     """The spelling under which two URLs are the same address; empty if it is no URL that can be opened."""
     url = url.strip()
@@ -158,10 +180,10 @@ def normalise(url: str) -> str:
 def urls_in(text: str) -> list[str]:
     """Every URL in a text, with and without the punctuation that may belong to the sentence; bare domains as both."""
     urls = []
-    for found in _URL.findall(text):
-        urls += [found, _trimmed(found)]
-    for found in _BARE.findall(text):
-        bare = _trimmed(found)
+    for found in found_in(_URL, text):
+        urls += [found[0], _trimmed(found[0])]
+    for found in found_in(_BARE, text):
+        bare = _trimmed(found[0])
         urls += [f"https://{bare}", f"http://{bare}"]
     return urls
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from providers.chain import Failure
+from providers.text.stretches import substituted
 
 from . import prompts
 from .clean import one_line
@@ -227,8 +228,10 @@ def escape(text: str) -> str:
 
     It does not depend on the request, so offsets into an escaped page hold from one call to the next.
     """
-    text = _TEMPLATE.sub(lambda found: found[0] + " ", text)
-    text = _FENCE_ID.sub("web-id", text)
+    if "<" in text or "[" in text:
+        text = substituted(_TEMPLATE, lambda found: found[0] + " ", text)
+    if "-" in text:
+        text = substituted(_FENCE_ID, "web-id", text)
     if "[" not in text and "【" not in text:
         return text
     lines = text.split("\n")

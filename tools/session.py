@@ -89,6 +89,12 @@ class ToolSession:
         return self.reader.opened
 
     @property
+    def stays_here(self) -> bool:
+        """Does no query of it leave this machine?"""
+        chain = self._toolbox.search
+        return chain is not None and chain.stays_here(self.options.permission.providers)
+
+    @property
     def spent(self) -> bool:
         """Whether the searches, the pages or the characters of this request are used up."""
         searched = self.searches >= self._policy.max_searches or self._search_refused

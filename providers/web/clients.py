@@ -1,12 +1,12 @@
-"""HTTP clients for services, on the way out that is theirs. Handed a proxy or none; hands on an httpx client that takes
-nothing from the environment, and says what an error of it has to do with the proxy.
+"""The wire to a service, on the way out that is its own. Handed a proxy or none; hands on a transport of httpx that
+takes nothing from the environment, and says what an error of it has to do with the proxy.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import ssl
-from collections.abc import Mapping
 
 import httpcore
 import httpx
@@ -17,23 +17,23 @@ from .transport import BoundedTransport
 from .tunnel import Tunnel, status_of
 
 
-async def open_client(
-    proxy: Proxy | None, ca_file: str, *, service: str, most: int, headers: Mapping[str, str], timeout: float
-) -> httpx.AsyncClient:
-    """A client of this service, whose answers have at most so many bytes."""
-    certificates = await asyncio.to_thread(known_certificates, ca_file)
-    return httpx.AsyncClient(
-        headers=headers,
-        timeout=timeout,
-        trust_env=False,
-        follow_redirects=False,
-        transport=BoundedTransport(_wire(proxy, certificates), service, most),
-    )
+async def open_wire(proxy: Proxy | None, ca_file: str, *, service: str, most: int) -> BoundedTransport:
+    """To this service, whose answers have at most so many bytes."""
+    certificates = await asyncio.to_thread(_made_ready, ca_file)
+    return BoundedTransport(_wire(proxy, certificates), service, most)
 
 
-def _wire(proxy: Proxy | None, certificates: ssl.SSLContext) -> httpx.AsyncHTTPTransport:
+def _made_ready(ca_file: str) -> ssl.SSLContext:
+    """In a thread, for who answers meanwhile: the certificates, and aiohttp, which nobody needs before."""
+    importlib.import_module(".pooled", __package__)
+    return known_certificates(ca_file)
+
+
+def _wire(proxy: Proxy | None, certificates: ssl.SSLContext) -> httpx.AsyncBaseTransport:
     if proxy is None:
-        return httpx.AsyncHTTPTransport(verify=certificates, trust_env=False)
+        from .pooled import PooledTransport
+
+        return PooledTransport(certificates)
     if proxy.scheme == "socks5":
         return _over_socks(proxy, certificates)
     return httpx.AsyncHTTPTransport(verify=certificates, trust_env=False, proxy=_as_httpx(proxy, certificates))

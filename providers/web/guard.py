@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import NoReturn
 from urllib.parse import quote
@@ -244,6 +245,11 @@ def _read_ipv6(text: str) -> str:
 def _read_name(host: str) -> str:
     if len(host) > _MAX_NAME:
         _refuse()
+    return _mapped(host)
+
+
+@lru_cache(1024)  # the hits of a search are mostly of few hosts, and each character of a name is looked up
+def _mapped(host: str) -> str:
     try:
         if any(_is_invisible(character) for character in host):
             _refuse()

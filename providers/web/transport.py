@@ -22,20 +22,23 @@ class BoundedTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         response = await self._wire.handle_async_request(request)
+        assert isinstance(response.stream, httpx.AsyncByteStream)
         try:
-            content = await self._read(response)
+            content = await self._read(response.stream, response.headers.get("content-encoding", ""))
         finally:
-            await response.aclose()
+            await response.stream.aclose()
         headers = [header for header in response.headers.multi_items() if header[0].lower() not in _OF_THE_WIRE]
-        return httpx.Response(response.status_code, headers=headers, content=content, extensions=response.extensions)
+        return httpx.Response(
+            response.status_code, headers=headers, content=content, extensions=response.extensions, request=request
+        )
 
     async def aclose(self) -> None:
         await self._wire.aclose()
 
-    async def _read(self, response: httpx.Response) -> bytes:
+    async def _read(self, stream: httpx.AsyncByteStream, encoding: str) -> bytes:
         try:
-            body = BoundedBody(response.headers.get("content-encoding", ""), self._limit)
-            async for chunk in response.aiter_raw():
+            body = BoundedBody(encoding, self._limit)
+            async for chunk in stream:
                 body.feed(chunk)
                 if body.over:
                     raise Unavailable(f"{self._service} sent more than {self._limit >> 20} MB")

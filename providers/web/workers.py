@@ -3,7 +3,8 @@
 Handed a body with its labels, hands on what `extract` gives or raises what it raises; for documents of a folder what
 `providers/documents/reading.py` gives. Places are fair between callers.
 A page that takes long leaves its place as soon as somebody waits for it, and is read anew among the slow ones, of which
-there are few; so neither many hostile pages nor a large honest one hold up the others.
+there are few; so neither many hostile pages nor a large honest one hold up the others. One whose process died is read
+anew there too, once.
 
 Why not `multiprocessing`: it would import the caller's main module into the child, and cannot kill a single job.
 """
@@ -73,7 +74,8 @@ class Workers:
         self._idle.clear()
 
     async def _read(self, page: _Page, *, slow: bool = False) -> Any:
-        """The answer, or None if others wait for the place that the page has kept for long."""
+        """The answer, or None if the page must be read anew among the slow ones: others wait for its place, or its
+        process died over it, which may have been somebody else's doing."""
         process, answer = await self._at_work(page), None
         try:
             if slow:
@@ -84,7 +86,9 @@ class Workers:
         except TimeoutError as error:
             raise TimedOut("the page takes too long to read") from error
         except (asyncio.IncompleteReadError, OSError) as error:
-            raise Unavailable(_BROKEN) from error
+            if slow:
+                raise Unavailable(_BROKEN) from error
+            return None
         finally:
             # One that still reads would answer the next page with this one; one that stepped back stays slow.
             if answer is None or slow:

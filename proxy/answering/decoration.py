@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from providers.text.stretches import STRETCH, first_in, substituted
 from tools.ledger import KnownSource
 
 from ..values.markdown import Code
@@ -36,6 +37,8 @@ _LISTED = re.compile(rf"^[ \t>*-]*\[({NUMBER})\][ \t:]", re.MULTILINE)  # a list
 _MOST_NUMBER = 999  # that a marker can hold
 _MOST_MARKER = 5000  # characters of one that holds an address
 _MOST_LINKS = 10_000  # of ours in a conversation; those beyond stay as they are
+_LONGEST_LINK = 8 * 1024  # characters of a link of ours
+_LONGEST_NUMBERS = 64  # characters of a marker that may stand across two pieces
 _MOST_CODE_MARKS = 50_000  # of a conversation; in texts beyond them code is not told from prose
 
 
@@ -65,7 +68,7 @@ def prose(text: str) -> Iterator[tuple[int, int]]:
     code = Code()
     i = 1
     while i < len(text):
-        begins = _CODE_BEGINS.search(text, i)
+        begins = first_in(_CODE_BEGINS, text, i)
         stop = begins.start() if begins else len(text)
         if stop > i:
             yield i - 1, stop - 1
@@ -170,7 +173,7 @@ class _Reader:
         pieces: list[str] = []
         done = 0
         for start, end in self._prose(text):
-            pieces += text[done:start], _AUTO_MARKER.sub("", text[start:end])
+            pieces += text[done:start], _without(_AUTO_MARKER, text[start:end])
             done = end
         return "".join(pieces) + text[done:]
 
@@ -187,7 +190,7 @@ class _Reader:
         pieces: list[str] = []
         done = 0
         for start, end in self._prose(text):
-            pieces += text[done:start], _OUR_LINK.sub(bare, text[start:end])
+            pieces += text[done:start], _without(_OUR_LINK, text[start:end], bare)
             done = end
         return "".join(pieces) + text[done:]
 
@@ -237,8 +240,12 @@ def _is_auto(text: str, place: slice) -> bool:
 def _without_ours(text: str) -> str:
     """Less our links, and less all markers that the model did not write: their numbers are no numbers of its own."""
     if AUTO_LEAD in text:
-        text = _AUTO_MARKER.sub("", text)
-    return _OUR_LINK.sub("", text) if "[[" in text else text
+        text = _without(_AUTO_MARKER, text)
+    return _without(_OUR_LINK, text) if "[[" in text else text
+
+
+def _without(pattern: re.Pattern[str], text: str, by: str | Callable[[re.Match[str]], str] = "") -> str:
+    return substituted(pattern, by, text, reach=_LONGEST_LINK)
 
 
 def _with_texts(content: Any, change: Callable[[str], str]) -> Any:
@@ -263,9 +270,13 @@ def _without_footer(text: str) -> str:
 def _highest_number(text: str, start: int, end: int, known: int) -> int:
     """The highest number in brackets between these places, if it is above `known`. Looks for higher ones alone: then a
     million brackets with the same number cost one look."""
-    while known < _MOST_TAKEN and (marker := _numbered_above(known).search(text, start, end)):
-        known = max(n for n in map(int, marker.group(1).split(",")) if n <= _MOST_TAKEN)
-        start = marker.end()
+    while start < end and known < _MOST_TAKEN:
+        stop = min(start + STRETCH + _LONGEST_NUMBERS, end)
+        if marker := _numbered_above(known).search(text, start, stop):
+            known = max(n for n in map(int, marker.group(1).split(",")) if n <= _MOST_TAKEN)
+            start = marker.end()
+        else:
+            start += STRETCH
     return known
 
 

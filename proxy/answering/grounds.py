@@ -4,9 +4,9 @@ cited, and which source plainly holds a sentence.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 
+from providers.apart import in_thread
 from tools.ledger import KnownSource, Ledger, Source
 
 from ..values.request import LONGEST_QUOTE
@@ -42,7 +42,7 @@ class Grounds:
         sentence will be compared with each."""
         sources = [source for source in self._ledger.given() if all_of_them or _length(source) >= _LONG]
         if sum(map(_length, sources)) >= _LONG:
-            await asyncio.to_thread(self.texts.read, sources)
+            await in_thread(self.texts.read, sources)
 
     def plain_source(self, sentence: str) -> Source | None:
         return plain_support.plain_source(

@@ -43,13 +43,15 @@ class Plan:
 
 
 class Planner:
-    """`forced`: the client demands a search, so only a message without any words goes without."""
+    """`forced`: the client demands a search, so only a message without any words goes without. `inside`: whoever is
+    searched belongs to the operator, so a question may be about the user and hold what they pasted."""
 
-    def __init__(self, messages: Sequence[Any], *, forced: bool = False) -> None:
+    def __init__(self, messages: Sequence[Any], *, forced: bool = False, inside: bool = False) -> None:
         self._messages = messages
         self._message = Message(question(messages))
         self._urls = tuple(self._message.urls)
         self._forced = forced
+        self._inside = inside
 
     @property
     def has_words(self) -> bool:
@@ -57,7 +59,7 @@ class Planner:
 
     def alone(self) -> Plan:
         """What is searched without the model. A page that the user names says more than a search."""
-        query = self._message.question
+        query = self._message.question_of_anything if self._inside else self._message.question
         if self._forced and not query:
             query = " ".join(self._message.head.split()[:MOST_WORDS])
         if self._urls and not self._forced:
@@ -84,7 +86,8 @@ class Planner:
             return ""
         if _NONE_WITHIN.search(query):
             return ""
-        return "" if self._message.is_own_matter or self._is_pasted(query) else query
+        may_leave = self._inside or not (self._message.is_own_matter or self._is_pasted(query))
+        return query if may_leave else ""
 
     def _is_pasted(self, query: str) -> bool:
         """Is a word of it, or a part of one, in what people and tools put into the conversation, and not among the

@@ -77,7 +77,7 @@ class FirstSearch:
         self.offer = replace(self.offer, body=body, reading=text)
 
     async def _planned(self, messages: Sequence[Any]) -> Plan:
-        planner = Planner(messages, forced=self._forced)
+        planner = Planner(messages, forced=self._forced, inside=self._session.stays_here)
         if not self._plan.current.settings.rewrite_query or not planner.has_words:
             return planner.alone()
         try:

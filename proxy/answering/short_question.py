@@ -61,6 +61,11 @@ class Message:
         return "" if len(self.lines) > 1 else short_question(self.head)
 
     @property
+    def question_of_anything(self) -> str:
+        """The same where nothing leaves: it may be about the user."""
+        return "" if len(self.lines) > 1 else short_question(self.head, personal=True)
+
+    @property
     def own(self) -> str:
         """What the user said and did not paste, as far as that can be told, and does not speak of themselves."""
         said = _asked_in(self.head) if len(self.lines) == 1 else self._asked_at_an_end()
@@ -96,8 +101,9 @@ def readable(text: str) -> str:
     return clean(whole, LONGEST_MESSAGE + 1)
 
 
-def short_question(line: str) -> str:
-    """The question in a line that holds little else, without the marks around it."""
+def short_question(line: str, *, personal: bool = False) -> str:
+    """The question in a line that holds little else, without the marks around it. With `personal` it may speak of the
+    user."""
     sentences = [sentence.strip() for sentence in _SENTENCE.split(line) if WORD.search(sentence)]
     place = next((place for place, sentence in enumerate(sentences) if asking_languages(sentence)), None)
     if place is None or _NOT_SAID.search(line) or is_task(line):
@@ -105,7 +111,9 @@ def short_question(line: str) -> str:
     before, asked, behind = sentences[:place], sentences[place], sentences[place + 1 :]
     if not all(map(_may_stand_beside, (*before, *behind))):
         return ""
-    if _length(before) > _MOST_BEFORE or _length(behind) > _MOST_BEHIND or _is_personal(line, asked):
+    if _length(before) > _MOST_BEFORE or _length(behind) > _MOST_BEHIND:
+        return ""
+    if not personal and _is_personal(line, asked):
         return ""
     return " ".join(asked.strip(_MARKS).split()) if _FEWEST_WORDS <= _length([asked]) <= MOST_WORDS else ""
 

@@ -72,6 +72,9 @@ async def _follow(batches: AsyncGenerator[list[Event], None], view: AnswerView) 
                 pending = asyncio.ensure_future(_next(batches))
             if time.monotonic() >= due:
                 due = time.monotonic() + view.draw()
+    except asyncio.CancelledError:
+        view.stop()  # before what is asked is closed, which may take longer than a person who pressed Ctrl-C waits
+        raise
     finally:
         pending.cancel()
         await asyncio.gather(pending, return_exceptions=True)
@@ -121,6 +124,7 @@ class _View:
     def take(self, events: Sequence[Event]) -> None:
         now = time.monotonic()
         self.answer.take(events, now)
+        self.answer.model = self.answer.model or self._activity.model  # before a model is asked nobody has named it
         self._activity.take(events, now)
 
     def _complain(self) -> None:

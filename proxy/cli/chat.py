@@ -20,7 +20,7 @@ from .answer_view import is_terminal, show, terminal_sources, view_for
 from .asking import Asking, UnknownProvider, config_to_ask, first_model
 from .conversation import Conversation
 from .indexing import await_indexes
-from .interruption import CODE, end_soon
+from .interruption import CODE, end_soon, heard_at_once
 from .live_region import size_of
 from .running import configured, mistakes_in_words, opened
 from .source_lines import SourceLines
@@ -134,7 +134,7 @@ class _Chat:
 
     def _ask(self, question: str) -> None:
         try:
-            self._runner.run(self._answer(question))
+            self._runner.run(heard_at_once(self._answer(question)))
         except KeyboardInterrupt:
             if not self._typed:
                 raise
@@ -188,7 +188,7 @@ class _Chat:
 
     def _attempt(self, work: Coroutine[Any, Any, None]) -> None:
         try:
-            self._runner.run(work)
+            self._runner.run(heard_at_once(work))
         except RequestError as error:
             _say(str(error))
 

@@ -36,6 +36,11 @@ class FoundUpstream:
         return self.seen.models if self.seen else ()
 
     @property
+    def may_serve(self) -> bool:
+        """Does somebody answer there, or was it not looked?"""
+        return self.seen is not None or bool(self.api_key) or not self.was_asked
+
+    @property
     def sentence(self) -> str:
         return f"{self.title} at {self.base_url}: {self._state()}"
 

@@ -126,6 +126,12 @@ def _upstream(
     all_found = asyncio.run(find_upstreams(environ, ask=not given.offline))
     for found in all_found:
         questions.say(f"model   {found.sentence}")
+    if not any(found.may_serve for found in all_found):
+        elsewhere = questions.text("The address of your model's server, if it is elsewhere (empty: that one)", "")
+        if elsewhere:
+            found = asyncio.run(look_at_upstream(elsewhere, environ, ask=not given.offline))
+            questions.say(f"model   {found.sentence}")
+            return found, []
     place = questions.choice("Which one has your model?", [found.title for found in all_found])
     return all_found[place], [found for at, found in enumerate(all_found) if at != place]
 
@@ -212,4 +218,5 @@ def _tell_what_next(chosen: Choices, file: Path | None, key: str) -> None:
     named = "" if str(file) == USUAL_FILE else f" --config {file}"
     told.say(f"\nWrote {file}. Next:")
     told.say(f"  groundwire check{named}    # tries all of it")
-    told.say(f"  groundwire serve{named}    # the proxy, on http://127.0.0.1:{chosen.port}/v1")
+    told.say(f'  groundwire ask{named} "…"    # a question, here')
+    told.say(f"  groundwire serve{named}    # the proxy, on http://127.0.0.1:{chosen.port}/v1, and its page on /")

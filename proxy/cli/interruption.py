@@ -5,16 +5,19 @@ that is being looked up or an index that is being made waits for nobody.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 CODE = 130
 _PATIENCE = 0.7  # seconds for an end in order
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -50,7 +53,22 @@ async def ended_in_time(work: Coroutine[Any, Any, int]) -> int:
 
     waiting: list[threading.Timer] = []
     with _handled_by(interrupted):
+        return await heard_at_once(work)
+
+
+async def heard_at_once(work: Coroutine[Any, Any, T]) -> T:
+    """A Ctrl-C that comes just before the loop begins to wait would be heard when something else happens: the loop is
+    woken by it."""
+    if threading.current_thread() is not threading.main_thread():
         return await work
+    loop, handler = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+    loop.add_signal_handler(signal.SIGINT, lambda: None)  # for its bell; what is done is still the handler's
+    signal.signal(signal.SIGINT, handler)
+    try:
+        return await work
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, handler)
 
 
 @contextmanager

@@ -42,7 +42,7 @@ _NOT_FOR_CHAT = re.compile(
 )
 _WITHOUT_TOOLS = {
     "prompted": "its tools are described in words (tool_calls: prompted)",
-    "none": "the web is searched before it is asked (tool_calls: none)",
+    "none": "it cannot call tools, so Groundwire searches first (tool_calls: none)",
 }
 _MODELS, _CHAT = "/models", "/chat/completions"
 _SILENT = {"upstream_unreachable", "upstream_timeout", "upstream_tls"}  # nobody there who could answer elsewhere

@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from providers.apart import apart
 from tools.ledger import Source
 from tools.toolbox import tool_named
 
@@ -225,7 +226,7 @@ class ChatDialect:
         self._progress = progress  # are searches shown as reasoning?
 
     async def decode(self, raw: bytes, owner: str) -> Decoded:
-        request = decode(raw)
+        request = await apart(len(raw), decode, raw)
         writer = partial(ChatWriter, request, progress=self._progress)
         return Decoded(request, writer, forward_to="/chat/completions")
 

@@ -12,6 +12,8 @@ from typing import Any
 import orjson
 from starlette.types import Receive, Scope, Send
 
+from providers.apart import apart
+
 from ..answering.engine import Engine
 from ..answering.offer import has_custom_tools, without_idle_choice
 from ..answering.preparation import Preparation, PreparedRequest, without_our_calls
@@ -79,7 +81,7 @@ class AnswerRoute:
         prepared = await self._preparation.prepare(decoded.request, asking.context)
         writer = decoded.writer()
         assert isinstance(writer, BackgroundWriter)
-        events = self._events(asking.context, decoded, prepared)
+        events = await self._events(asking.context, decoded, prepared)
         await self._background.answer(asking, events, writer, prepared.decision.header)
 
     async def _serve(self, context: RequestContext, send: Send, decoded: Decoded, query: str) -> None:
@@ -102,19 +104,20 @@ class AnswerRoute:
 
     async def _serve_prepared(self, asked: _Asked) -> None:
         passed = False
-        while not passed and self._takes_bytes(asked.decoded, asked.prepared):
+        while not passed and await self._takes_bytes(asked.decoded, asked.prepared):
             passed = await (self._forward_as_sent(asked) if asked.decoded.as_sent else self._forward(asked))
         if not passed:
             await self._answer(asked)
 
-    def _takes_bytes(self, decoded: Decoded, prepared: PreparedRequest) -> bool:
+    async def _takes_bytes(self, decoded: Decoded, prepared: PreparedRequest) -> bool:
         """Without our tools bytes pass both ways, wherever the upstream speaks the client's own format."""
         if prepared.decision.offered or not decoded.forward_to:
             return False
         candidate = prepared.plan.current
         upstream = candidate.upstream
         if decoded.as_sent:
-            return bool(upstream.forwarding) and upstream.config.messages and self._holds_nothing_of_ours(prepared)
+            speaks = bool(upstream.forwarding) and upstream.config.messages
+            return speaks and await apart(len(prepared.request.raw), self._holds_nothing_of_ours, prepared)
         if upstream.forwarding and upstream.takes_as_it_is(candidate.model, prepared.request.body):
             return True
         if asked := _only_as_bytes(prepared.request.body):
@@ -144,7 +147,7 @@ class AnswerRoute:
     async def _forward(self, asked: _Asked) -> bool:
         decoded, prepared = asked.decoded, asked.prepared
         candidate = prepared.plan.current
-        body = self._unsearched(prepared, candidate.model)
+        body = await apart(len(prepared.request.raw), self._unsearched, prepared, candidate.model)
         down = {SEARCH_HEADER: prepared.decision.header}
         writer = None if _only_as_bytes(prepared.request.body) else decoded.writer
         request = ForwardedRequest("POST", decoded.forward_to, body, candidate.headers, down, writer)
@@ -152,19 +155,20 @@ class AnswerRoute:
 
     async def _answer(self, asked: _Asked) -> None:
         context, decoded, prepared = asked.context, asked.decoded, asked.prepared
-        events = self._events(context, decoded, prepared)
+        events = await self._events(context, decoded, prepared)
         if is_wanted(context, decoded):
             events = traced(events, context.observer)
         decided = prepared.decision.header
         await self._delivery.deliver(context, asked.send, events, decoded.writer(), decided, asked.stream)
 
-    def _events(
+    async def _events(
         self, context: RequestContext, decoded: Decoded, prepared: PreparedRequest
     ) -> AsyncGenerator[list[Event], None]:
         decision = prepared.decision
         hidden = decoded.hidden_turns and not decision.offered
         request = without_our_calls(prepared.request) if hidden else prepared.request
-        offer = self._preparation.offer(request, context.caller, offered=decision.offered)
+        size, make = len(request.raw), self._preparation.offer
+        offer = await apart(size, make, request, context.caller, offered=decision.offered)
         return self._engine.answer(request, offer, prepared.plan, context)
 
     def _unsearched(self, prepared: PreparedRequest, model: str) -> bytes:

@@ -17,7 +17,7 @@ from tools.base import OPEN_PAGE, WEB_SEARCH
 
 from ..values.events import Begun, Event, Finished, TextDelta, ToolCallDelta, UsageSeen
 from ..values.messages import text_of
-from .quoting import quotes
+from .quoting import asked_for, quotes
 
 CREATED = 1767225600  # 2026-01-01: `models` wants a date, and a model without weights has none of its own
 MAX_QUERY = 400
@@ -103,23 +103,24 @@ def _asked(messages: Sequence[Mapping[str, Any]]) -> tuple[str, list[str]]:
 
 
 def _page_to_open(question: str, readings: Sequence[Reading], opened: int) -> str:
-    """The best page, and the next where those before said nothing about the question."""
+    """The page that promises most, and the next ones until all that was asked for is spoken of."""
     hits = [reading for reading in readings if not reading.opened]
     done = [reading for reading in readings if reading.opened]
-    if opened >= MOST_PAGES or _quoted(question, done):
+    wanted = asked_for(question)
+    said = {word for _, sentence in _quoted(question, done) for word in terms(sentence)}
+    if opened >= MOST_PAGES or wanted <= said:
         return ""
-    wanted = set(terms(question))
     known = {reading.n for reading in done}
 
-    def score(at: int) -> float:
+    def promise(at: int) -> float:
         """The engine has seen the whole pages: its own order counts beside what little we see of them. What a title
         says, the page is about."""
         title, text = set(terms(hits[at].title)), set(terms(hits[at].text))
         return (len(wanted & (title | text)) + len(wanted & title)) / (1 + at / 8)
 
     left = [at for at, hit in enumerate(hits) if hit.n not in known]
-    best = max(left, key=score, default=None)
-    return hits[best].url if best is not None and (not opened or score(best)) else ""
+    best = max(left, key=promise, default=None)
+    return hits[best].url if best is not None and (not opened or promise(best)) else ""
 
 
 def offered_tools(body: Mapping[str, Any]) -> dict[str, str]:

@@ -51,8 +51,8 @@ def said_since_question(messages: Sequence[object]) -> tuple[str, ...]:
 
 def calls_in(message: object) -> list[dict[str, Any]]:
     """The calls that a message of a history makes, as far as they have an id."""
-    calls = message.get("tool_calls") if isinstance(message, dict) and role_of(message) == "assistant" else None
-    if not isinstance(calls, list):
+    calls = message.get("tool_calls") if isinstance(message, dict) else None  # most have none: it is looked at first
+    if not isinstance(calls, list) or role_of(message) != "assistant":
         return []
     return [call for call in calls if isinstance(call, dict) and isinstance(call.get("id"), str)]
 

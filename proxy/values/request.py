@@ -12,6 +12,7 @@ import orjson
 
 from tools.ledger import KnownSource
 
+from . import patient_json
 from .errors import refuse
 
 CitationStyle = Literal["link", "number", "openai", "none"]
@@ -80,8 +81,11 @@ class ChatRequest:
 def json_object(raw: bytes) -> dict[str, Any]:
     """A body as every endpoint takes it."""
     try:
-        body = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
+        body = patient_json.read(raw) if patient_json.is_of_many_parts(raw) else orjson.loads(raw)
+    except patient_json.TooManyParts:
+        text = f"The request body is made of more than {patient_json.MOST_PARTS} objects and lists: send fewer."
+        raise refuse(400, text, code="too_many_parts") from None
+    except ValueError as error:
         raise refuse(400, f"The request body is not valid JSON: {error}.", code="invalid_json") from None
     if not isinstance(body, dict):
         raise refuse(400, "The request body must be a JSON object.", code="invalid_type")

@@ -55,18 +55,21 @@ OFF: dict[str, str] = {
     # These come of the search before a model that cannot call tools is asked.
     "searched_before": "Nothing was searched again: this turn of the conversation was searched before.",
     "no_room": "The model's context is too small to hold anything that would be found.",
-    "no_question": "The last message holds no short question that could be searched for as it stands.",
+    "no_question": (
+        "This model cannot call tools, so Groundwire itself searches for a short question before it asks the model. "
+        'The last message is none, or it speaks of the person who asks ("I", "my"), and such words are not sent to '
+        "a search engine. Ask in one line of at most 12 words, or let the request ask for search."
+    ),
     "no_need": "The model was asked what to search for, and said that there is no need to search.",
 }
 
-FIRST = "The web is searched before the model is asked, because this model cannot call tools."
+FIRST = "This model cannot call tools, so Groundwire searched first and gave it what was found."
 _UNKNOWN = "No more is known than the reason: {reason}."
 PASSED_ON = "It was passed on to the model's server as it is: search is offered with chat requests alone."
 NOT_CALLED = (
     "Search was offered, but the model did not call it. It may have known the answer. Where it should have searched, "
     "try a `tool_choice` that names `web_search`, a model that is known to call tools, or for its upstream "
-    "`tool_calls: prompted` (the tools are described in words) or `tool_calls: none` (the web is searched before the "
-    "model is asked)."
+    "`tool_calls: prompted` (the tools are described in words) or `tool_calls: none` (Groundwire searches first)."
 )
 NOT_REACHED = "Search was offered, but the request was over before any search: see its outcome."
 NOT_RUN = (

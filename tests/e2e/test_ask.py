@@ -193,6 +193,12 @@ def test_as_json(folder: Path) -> None:
     assert shown["usage"]["server_tool_use"] == {"web_search_requests": 1, "web_fetch_requests": 1}
 
 
+def test_the_model_is_named_also_where_it_was_asked_last(tmp_path: Path, library: Path, model: ModelServer) -> None:
+    config_file(tmp_path, {**embedded(library), "upstreams": [{**upstream(model), "tool_calls": "none"}]})
+    model.script(text("sky blue"), text("Blue."))
+    assert json.loads(groundwire(tmp_path, "ask", QUESTION, "--json").stdout)["model"] == "m"
+
+
 def test_what_was_read_and_not_cited(scripted: Path, model: ModelServer) -> None:
     model.script(call("web_search", {"query": "sea"}), call("open_page", {"url": SITE + "sea.md"}), text("Salt."))
     shown = groundwire(scripted, "ask", "Why is the sea salty?").stdout

@@ -120,7 +120,7 @@ def test_a_model_that_must_take_tools_and_does_not(model: ModelServer, tmp_path:
 def test_a_model_that_is_not_asked_to_call(model: ModelServer, tmp_path: Path) -> None:
     model.script(text("no"))
     report = check(tmp_path, upstreams=[{"name": "up", "base_url": model.url, "tool_calls": "none"}])
-    assert only(report, "tools")["detail"] == "m: the web is searched before it is asked (tool_calls: none)"
+    assert only(report, "tools")["detail"] == "m: it cannot call tools, so Groundwire searches first (tool_calls: none)"
     assert model.requests == []
 
 

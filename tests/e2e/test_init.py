@@ -259,6 +259,20 @@ def asked(folder: Path, *arguments: str) -> Terminal:
     return Terminal([str(SCRIPT), "init", *arguments], folder, environment(None))
 
 
+def test_where_nobody_answers_the_address_is_asked_for(servers: ExitStack, tmp_path: Path) -> None:
+    server = servers.enter_context(FakeModels())
+    command = [str(SCRIPT), "init", "--folder", str(tmp_path), "--provider", "duckduckgo", "--no-keys"]
+    with Terminal(command, tmp_path, environment({"OPENAI_BASE_URL": gone()["base_url"]})) as terminal:
+        terminal.until("nobody answers there now")
+        terminal.until("The address of your model's server, if it is elsewhere (empty: that one): ")
+        terminal.press(f"{server.url}\n")
+        terminal.until("1 model: qwen3:8b")
+        terminal.until("May what your documents do not hold be searched on the web? [y/N]: ")
+        terminal.press("\n")
+        assert terminal.ended() == 0
+    assert server.url in (tmp_path / "config.yaml").read_text()
+
+
 def test_questions(tmp_path: Path, library: Path) -> None:
     with asked(tmp_path, "--offline") as terminal:
         terminal.until("A folder of documents to search (empty: none): ")

@@ -241,3 +241,25 @@ def test_what_overflows_without_sources_is_the_clients_to_know(tmp_path: Path) -
     with BoundedModel(900) as model, handing(tmp_path, model) as proxy:
         answer = ask(proxy, "word " * 1000, stream=True)
         assert (answer.status_code, "exceeds the available context" in answer.text) == (400, True)
+
+
+PERSONAL = "Why do I see a blue sky?"
+
+
+def test_a_question_about_oneself_goes_to_documents_and_to_no_engine(
+    first: Groundwire, config: dict[str, Any], model: ModelServer
+) -> None:
+    """A private SearXNG asks engines of the web: private is not enough."""
+    model.script(text(""), text("Scattering."))
+    assert ask(first, PERSONAL).headers["x-groundwire-search"] == "offered; reason=auto; searched=first"
+    (given,) = config["upstreams"]
+    engine = {"name": "searx", "type": "searxng", "base_url": "http://127.0.0.1:9", "private": True}
+    settings = {
+        **config,
+        "upstreams": [{**given, "tool_calls": "none"}],
+        "providers": [*config["providers"], engine],
+        "tools": {"search": ["library", "searx"]},
+    }
+    model.script(text(""), text("Scattering."))
+    with Groundwire(settings) as other:
+        assert ask(other, PERSONAL).headers["x-groundwire-search"] == "off; reason=no_question"

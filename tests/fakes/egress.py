@@ -5,7 +5,6 @@ it if wanted), one SOCKS 5. Each is handed the names that it resolves, and remem
 from __future__ import annotations
 
 import base64
-import select
 import shutil
 import socket
 import ssl
@@ -14,6 +13,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
@@ -123,7 +123,7 @@ def pipe(client: socket.socket, server: socket.socket, seen: list[bytes] | None 
         ends = {client: server, server: client}
         while True:
             held = [client] if isinstance(client, ssl.SSLSocket) and client.pending() else []
-            for ready in held or select.select(list(ends), [], [])[0]:
+            for ready in held or wait(list(ends)):
                 data = ready.recv(65536)
                 if not data:
                     return

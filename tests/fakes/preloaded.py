@@ -12,12 +12,12 @@ import atexit
 import importlib
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from multiprocessing.connection import wait  # select() ends at 1,024 descriptors, which many tests together hold
 from pathlib import Path
 from typing import IO
 
@@ -41,7 +41,7 @@ class ServerProcess:
 
     def wait(self, timeout: float | None = None) -> int:
         if self.returncode is None:
-            if not select.select([self._ended], [], [], timeout)[0]:
+            if not wait([self._ended], timeout):
                 raise subprocess.TimeoutExpired("groundwire", timeout or 0)
             self.returncode = int(os.read(self._ended, 16) or b"-9")
             os.close(self._ended)

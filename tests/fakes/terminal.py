@@ -9,7 +9,6 @@ import fcntl
 import io
 import os
 import pty
-import select
 import struct
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Self
 
@@ -158,7 +158,7 @@ class Terminal:
         end = time.monotonic() + PATIENCE
         while missing := [word for word in words if word.encode() not in self._written[self._pressed :]]:
             left = end - time.monotonic()
-            if left < 0 or not select.select([self._ours], [], [], left)[0] or not self._read():
+            if left < 0 or not wait([self._ours], left) or not self._read():
                 raise AssertionError(f"{missing} did not appear in {self._written.decode(errors='replace')!r}")
         return self._written.decode(errors="replace")
 

@@ -56,6 +56,14 @@ def test_one_line_is_one_line(text: str, max_length: int) -> None:
     assert not FORBIDDEN & {ord(c) for c in line}
 
 
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126)).map(lambda text: text * 3), st.integers(1, 60))
+def test_a_plain_line_needs_no_cleaning(text: str, max_length: int) -> None:
+    """The short way gives what the long one does."""
+    long_way = " ".join(clean(text[: max_length * 8], max_length * 8).split())
+    shown = one_line(text, max_length)
+    assert shown == long_way if len(long_way) <= max_length else shown.endswith("…")
+
+
 @pytest.mark.parametrize(
     ("dirty", "seen"),
     [

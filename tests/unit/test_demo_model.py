@@ -18,6 +18,7 @@ from proxy.upstreams.demo import (
     SEARCH_FAILED,
     DemoTransport,
     read_result,
+    respond,
 )
 from proxy.upstreams.quoting import quotes, sentences
 from proxy.upstreams.transport import Transport
@@ -301,3 +302,59 @@ async def test_a_page_that_says_nothing_is_followed_by_the_next() -> None:
         asked.append(json.loads(call.arguments))
         messages.append({"role": "tool", "content": result})
     assert asked[1:] == [{"url": "https://e.org/b"}, {"url": "https://e.org/a"}]
+
+
+CONTRACT = "# Handbook\n\nThe notice period is three months to the end of a quarter.\n"
+SHOP = """# The shop
+
+Bread is baked at six. Rolls are baked at seven.
+
+| model | length | price |
+|---|---|---|
+| Heron | 4.70 m | 3,900 euros |
+| Otter | 4.20 m | 3,250 euros |
+
+## Can I repair a scratch myself?
+
+Yes. Sand it lightly, and paint two thin coats of varnish. Let it dry.
+
+## Opening hours
+
+From ten to six on weekdays.
+
+The library (`shop/opening/hours.py`) is a program.
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "found"),
+    [
+        ("How long is the notice period?", CONTRACT, "The notice period is three months to the end of a quarter."),
+        ("What does the Otter cost?", SHOP, "model Otter: length 4.20 m, price 3,250 euros."),
+        ("How do I repair a scratch?", SHOP, "Sand it lightly, and paint two thin coats of varnish."),
+        ("What are the opening hours?", SHOP, "From ten to six on weekdays."),
+        ("When are rolls baked?", SHOP, "Rolls are baked at seven."),
+        ("How many goats does the shop keep in Peru?", SHOP, ""),
+    ],
+)
+def test_words_of_asking_do_not_decide_what_is_quoted(question: str, text: str, found: str) -> None:
+    """The rare words of the question do, also where they stand in a row of a table or in the heading right above."""
+    said = [sentence for _, sentence in quotes(question, [(1, "Texts", text)])]
+    assert (found in said) if found else not said
+
+
+def test_pages_are_opened_until_all_that_was_asked_for_is_spoken_of() -> None:
+    def result(text: str) -> dict[str, str]:
+        return {"role": "tool", "content": f"<<<web-0123456789abcdef\n{text}\nweb-0123456789abcdef>>>"}
+
+    hits = (
+        "[1] Otters\nURL: https://e.org/a\nOtters swim.\n\n[2] Otter prices\nURL: https://e.org/b\nPrices of an otter."
+    )
+    asked: dict[str, Any] = {"role": "user", "content": "Which price has an otter?"}
+    offered = {"web_search": "web_search", "open_page": "open_page"}
+    half = result("Page [2]: Otter prices\nURL: https://e.org/b\n\nThe otter is sold by the office.")
+    whole = result("Page [2]: Otter prices\nURL: https://e.org/b\n\nThe price of the otter is nine euros.")
+    second = respond([asked, result(hits), half], offered)
+    assert isinstance(second, ToolCallDelta)
+    assert json.loads(second.arguments) == {"url": "https://e.org/a"}
+    assert "nine euros. [2]" in str(respond([asked, result(hits), whole], offered))

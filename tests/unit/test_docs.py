@@ -230,7 +230,8 @@ def test_the_demo_runs_as_the_readme_says() -> None:
     sources = re.findall(r"^  \S.*  local:(docs/\S+)$", demo.stdout.partition("Sources:\n")[2], re.MULTILINE)
     assert sources
     assert all((ROOT / source).exists() for source in sources)
-    answer = demo.stdout.partition("reasoning):\n\n")[2].partition("\n\nSources:")[0]
+    assert max(map(len, demo.stdout.splitlines())) <= 100, "it breaks its lines itself"
+    answer = " ".join(demo.stdout.partition("reasoning):\n\n")[2].partition("\n\nSources:")[0].split())
     sentences = [sentence.strip() for sentence in re.split(r"\[\d+\]", answer) if sentence.strip()]
     assert len(sentences) >= 2, "one would be little of an answer"
     about = re.compile(r"\bcheck|\bcit(?:e|ation)|marker|passage|judge", re.I)

@@ -380,3 +380,13 @@ def test_any_message(text: str) -> None:
     asked = Message(text).question
     assert count_words(asked) <= MOST_WORDS
     assert "\n" not in asked
+
+
+def test_a_question_about_the_user_is_searched_where_no_query_leaves_the_machine() -> None:
+    asked = conversation("How many days of paid leave do I have?")
+    assert Planner(asked).alone().reason == "no_question"
+    at_home = Planner(asked, inside=True)
+    assert at_home.alone().query == "How many days of paid leave do I have"
+    assert at_home.decided("paid leave days").query == "paid leave days"
+    assert at_home.decided("NONE").reason == "no_need"
+    assert Planner(conversation("Translate this: my dog is ill"), inside=True).alone().query == ""

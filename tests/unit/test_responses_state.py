@@ -186,16 +186,16 @@ JSON = st.recursive(
 
 
 @given(JSON, JSON)
-def test_an_exchange_is_read_as_it_was_written(one: Any, other: Any) -> None:
+async def test_an_exchange_is_read_as_it_was_written(one: Any, other: Any) -> None:
     exchange = Exchange([{"content": one}], [{"role": "user", "content": other}], {3: KnownSource("https://a", "A")})
-    assert Exchange.read(exchange.written()) == exchange
+    assert Exchange.read(await exchange.written()) == exchange
 
 
-def test_a_long_text_is_written_once() -> None:
+async def test_a_long_text_is_written_once() -> None:
     image = "data:image/png;base64," + "A" * 5000
     parts = [{"type": "input_image", "image_url": image}]
     message = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": image}}]}
-    written = Exchange([{"content": parts}], [message]).written()
+    written = await Exchange([{"content": parts}], [message]).written()
     assert written.count(image.encode()) == 1
 
 

@@ -80,7 +80,7 @@ def test_there_is_an_end_to_their_number() -> None:
     """However they are nested, and wherever they stand."""
     many = [function(f"f{n}") for n in range(2001)]
     item = {"type": "additional_tools", "tools": many[:1000]}
-    for tools in (many, [namespace("n", *many)], [namespace(f"n{n}") for n in range(2001)], many * 100):
+    for tools in (many, [namespace("n", *many)], [namespace(f"n{n}") for n in range(2001)], many * 20):
         param, text = refusal(tools=tools)
         assert (param, "2000" in text) == ("tools", True)
     assert len(read(tools=[namespace("n", *many[:2000])]).body["tools"]) == 2000

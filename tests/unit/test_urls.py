@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from providers.urls import canonical, clean_domains, encode_url, host_of, in_domains
@@ -83,6 +83,7 @@ def test_local_documents_keep_their_case_and_lose_their_fragment() -> None:
 
 
 @given(st.text(max_size=60))
+@example("HTTP")
 @settings(max_examples=200)
 def test_any_text_has_one_spelling_encoded_or_not(text: str) -> None:
     for url in (text, "https://" + text, "local:" + text):

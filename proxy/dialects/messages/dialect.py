@@ -9,6 +9,8 @@ from functools import partial
 
 import orjson
 
+from providers.apart import apart
+
 from ...answering.turns import keys_in
 from ...store.store import Store
 from ...values.dialect import REQUEST_ID, Decoded
@@ -35,10 +37,10 @@ class MessagesDialect:
         self._models = models
 
     async def decode(self, raw: bytes, owner: str) -> Decoded:
-        asked = decode(raw)
+        asked = await apart(len(raw), decode, raw)
         model, accepted = await self._model(asked.model, owner)
         handles = Handles(await self._store.secret(), owner)
-        talk = conversation(asked.system, asked.messages, asked.tools, handles)
+        talk = await apart(len(raw), conversation, asked.system, asked.messages, asked.tools, handles)
         request = ChatRequest(
             {**asked.body, "model": model, "messages": talk.messages},
             asked.raw,

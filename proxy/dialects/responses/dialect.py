@@ -8,6 +8,7 @@ from functools import partial
 
 import orjson
 
+from providers.apart import apart
 from tools.ledger import joined
 
 from ...values.dialect import REQUEST_ID, Decoded
@@ -31,12 +32,12 @@ class ResponsesDialect:
         self._state = state
 
     async def decode(self, raw: bytes, owner: str) -> Decoded:
-        asked = decode(raw)
+        asked = await apart(len(raw), decode, raw)
         chain = Chain()
         if asked.previous_response_id:
             chain = await self._state.chain(owner, asked.previous_response_id, "previous_response_id")
         known, cited = await self._state.known(owner, references(asked), bare_references(asked))
-        talk = conversation(asked, chain.messages, known, chain.items)
+        talk = await apart(len(raw), conversation, asked, chain.messages, known, chain.items)
         # In the background events are made whoever listens: somebody may later.
         as_stream = {"stream": True, "stream_options": {"include_usage": True}} if asked.background else {}
         request = ChatRequest(

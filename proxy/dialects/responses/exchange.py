@@ -10,11 +10,13 @@ from typing import Any
 
 import orjson
 
+from providers.apart import apart
 from tools.ledger import KnownSource, source_rows, sources_from
 
 _FORMAT = 1
 _LONG = 1024  # characters from which on a text is worth a place of its own
 _PLACE = "\0"  # the key of what stands in its stead
+_USED_PLACE = b'"\\u0000":'  # a client uses that key itself: then nothing is put elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +26,10 @@ class Exchange:
     sources: dict[int, KnownSource] = field(default_factory=dict)
     outputs: list[str] = field(default_factory=list)  # ids of the items that the answer was
 
-    def written(self) -> bytes:
-        texts: dict[str, int] = {}
+    async def written(self) -> bytes:
         parts: list[Any] = [self.items, self.messages, source_rows(self.sources), self.outputs]
-        if not _holds_places(parts):
-            parts = _without_long_texts(parts, texts)
-        return orjson.dumps([_FORMAT, list(texts), parts])
+        plain = orjson.dumps([_FORMAT, [], parts])
+        return await apart(len(plain), _with_each_text_once, plain, parts)
 
     @classmethod
     def read(cls, data: bytes) -> Exchange:
@@ -38,9 +38,18 @@ class Exchange:
         return cls(items, messages, sources_from(rows), outputs)
 
 
-def _holds_places(value: Any) -> bool:
-    """Does a client use that key itself? Then nothing is put elsewhere."""
-    return b'"\\u0000":' in orjson.dumps(value)
+def _with_each_text_once(plain: bytes, parts: list[Any]) -> bytes:
+    if _USED_PLACE in plain or not _holds_long_text(plain):
+        return plain
+    texts: dict[str, int] = {}
+    parts = _without_long_texts(parts, texts)
+    return orjson.dumps([_FORMAT, list(texts), parts])
+
+
+def _holds_long_text(plain: bytes) -> bool:
+    """A look at the bytes: most turns hold none, and need not be walked through. Quotation marks inside a text hide it,
+    and then it is stored where it stands."""
+    return max(map(len, plain.split(b'"'))) >= _LONG
 
 
 def _without_long_texts(value: Any, texts: dict[str, int]) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from providers.apart import apart
 from tools.ledger import KnownSource, joined, source_rows, sources_from, without_texts
 
 from ...answering.turns import bare
@@ -138,7 +139,7 @@ class ResponseState:
         """What is about to be made in the background can be found from now on. Raises `RequestError` (503) where it
         cannot be found by all."""
         id_, group = response["id"], _group(response["id"], ancestors)
-        kept = await self._store.put(_EXCHANGE, owner, id_, exchange.written(), RESPONSES_KEPT, group=group)
+        kept = await self._store.put(_EXCHANGE, owner, id_, await exchange.written(), RESPONSES_KEPT, group=group)
         if not self._store.sure:
             raise self.away()
         if not kept:
@@ -157,7 +158,7 @@ class ResponseState:
             raise self._missing(f"Response with id '{response_id}' is not whole any more.", param)
         kinds = (_RESPONSE, _EXCHANGE, _CHILDREN, _ANCESTORS)
         await self._store.renew(owner, [(kind, id_) for id_ in ids for kind in kinds], RESPONSES_KEPT)
-        exchanges = [Exchange.read(found[id_]) for id_ in ids]
+        exchanges = [await apart(len(found[id_]), Exchange.read, found[id_]) for id_ in ids]
         messages = [message for exchange in exchanges for message in exchange.messages]
         sources = joined(exchange.sources for exchange in exchanges)
         items = [item for exchange in exchanges for item in exchange.outputs]
@@ -176,7 +177,7 @@ class ResponseState:
         data = await self._store.get(_EXCHANGE, owner, response_id)
         if data is None:
             raise self._missing(f"Response with id '{response_id}' not found.", None)
-        return Exchange.read(data).items
+        return (await apart(len(data), Exchange.read, data)).items
 
     async def known(
         self, owner: str, ids: Sequence[str], needed: Collection[str]
@@ -208,7 +209,7 @@ class ResponseState:
         """Whether all of it is kept. If not, none of it is."""
         id_, chain, group = response["id"], [*ancestors, response["id"]], _group(response["id"], ancestors)
         stored = StoredResponse.built_on(ancestors, response)
-        parts = [(_RESPONSE, id_, stored.written()), (_EXCHANGE, id_, exchange.written())]
+        parts = [(_RESPONSE, id_, stored.written()), (_EXCHANGE, id_, await exchange.written())]
         if len(chain) % MILESTONE == 0:
             parts.append((_ANCESTORS, id_, orjson.dumps(chain)))
         for entry in known:

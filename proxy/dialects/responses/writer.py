@@ -5,9 +5,12 @@ must be kept of it is kept before the client hears of its end.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import orjson
+
+from providers.apart import apart
 
 from ...values.events import Event
 from .encoder import Encoder
@@ -34,7 +37,11 @@ class ResponseWriter:
         self._asked = asked
         self._ancestors = ancestors
         self._own = own
-        self._items = [{"id": new_id("msg"), **item} for item in asked.items]
+
+    @cached_property
+    def _items(self) -> list[dict[str, Any]]:
+        """The request's input as it is stored: each item with an id, its own or ours."""
+        return [item if "id" in item else {"id": new_id("msg"), **item} for item in self._asked.items]
 
     def feed(self, events: Sequence[Event]) -> bytes:
         return self._encoder.feed(events)
@@ -50,7 +57,10 @@ class ResponseWriter:
 
     async def _keep(self) -> bool:
         encoder = self._encoder
-        response = encoder.response
-        outputs = [item["id"] for item in response["output"]]
-        exchange = Exchange(self._items, [*self._own, *encoder.rounds.messages], encoder.sources, outputs)
-        return await self._state.keep(self._owner, response, self._ancestors, exchange, encoder.known_items)
+        exchange = await apart(len(self._asked.raw), self._exchange)
+        return await self._state.keep(self._owner, encoder.response, self._ancestors, exchange, encoder.known_items)
+
+    def _exchange(self) -> Exchange:
+        encoder = self._encoder
+        outputs = [item["id"] for item in encoder.response["output"]]
+        return Exchange(self._items, [*self._own, *encoder.rounds.messages], encoder.sources, outputs)

@@ -1,0 +1,41 @@
+"""Long work apart from the event loop: in a thread of its own, while everybody else is served. Handed the size of what
+is worked on, a function and its arguments; hands on what that gives.
+
+The interpreter changes threads every five milliseconds, so nobody waits longer than that for work in Python. A single
+call of C does not let go: parsers and regular expressions have to be given pieces (`text/stretches.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+WORTH_A_THREAD = 128 << 10  # bytes of a request: some milliseconds of work; a thread costs a tenth of one
+_THREAD = ThreadPoolExecutor(1, thread_name_prefix="apart")  # one: more would only take turns with each other
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def apart(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Small work is done at once, in the thread of the loop."""
+    if size < WORTH_A_THREAD:
+        return work(*args, **kwargs)
+    return await in_thread(work, *args, **kwargs)
+
+
+async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    return await asyncio.get_running_loop().run_in_executor(_THREAD, _uncollected, lambda: work(*args, **kwargs))
+
+
+def _uncollected(work: Callable[[], T]) -> T:
+    """Without the garbage collector, which would look again and again at all that is made here, and lets nobody go on
+    meanwhile. What has no cycles is freed without it."""
+    gc.disable()
+    try:
+        return work()
+    finally:
+        gc.enable()
