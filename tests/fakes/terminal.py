@@ -9,6 +9,7 @@ import fcntl
 import io
 import os
 import pty
+import signal
 import struct
 import subprocess
 import sys
@@ -110,6 +111,12 @@ class DrawnOn(io.StringIO):
         return len(text)
 
 
+def _hear_ctrl_c() -> None:
+    """As a shell lets its programs begin: tests that run in the background were told to ignore it, and would pass that
+    on."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """`with Terminal(["vi"], folder, env) as terminal: terminal.until("~")`."""
 
@@ -140,6 +147,7 @@ class Terminal:
             cwd=self._folder,
             env=self._env,
             start_new_session=True,
+            preexec_fn=_hear_ctrl_c,
         )
         os.close(theirs)
         return self
