@@ -17,6 +17,7 @@ from .asking import Asking, UnknownProvider, config_to_ask, first_model
 from .indexing import await_indexes
 from .interruption import ended_at_once
 from .running import opened, run_with_config
+from .terminal_text import accept_any_character
 
 _LONGEST = 10 << 20  # bytes of a question: as many as the proxy takes of a request
 _NOTHING = 'There is no question. Ask one as in: groundwire ask "What is new in Python?"'
@@ -29,7 +30,7 @@ class NoQuestion(Exception):
 
 
 def run(given: argparse.Namespace) -> int:
-    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal that knows few characters
+    accept_any_character(sys.stdout)
     try:
         with ended_at_once():
             given.question = question_of(given.question or "")

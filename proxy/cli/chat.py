@@ -24,7 +24,7 @@ from .interruption import CODE, end_soon, heard_at_once
 from .live_region import size_of
 from .running import configured, mistakes_in_words, opened
 from .source_lines import SourceLines
-from .terminal_text import harmless
+from .terminal_text import accept_any_character, harmless
 
 _PROMPT = "> "
 _WELCOME = "Ask something. /help lists what else you can type; Ctrl-D ends."
@@ -39,7 +39,7 @@ A question that begins with a slash is asked with a blank before it."""
 
 
 def run(given: argparse.Namespace) -> int:
-    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal that knows few characters
+    accept_any_character(sys.stdout)
     with mistakes_in_words():
         config = configured(given)
         try:

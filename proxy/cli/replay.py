@@ -17,7 +17,7 @@ from .activity import Activity
 from .answer_view import view_for
 from .audit_lines import AuditLines, Unreadable
 from .replayed_request import events_of, heading, lacks, lines_of_steps
-from .terminal_text import harmless, harmless_json, title
+from .terminal_text import accept_any_character, harmless, harmless_json, title
 
 _SHOWN = 200  # of the requests, the newest; more are for `--all`
 _COLUMNS = ("time", "request", "who", "model", "searches", "outcome")
@@ -25,7 +25,7 @@ _LONGEST = {"time": 19, "request": 32, "who": 20, "model": 30, "searches": 8, "o
 
 
 def run(given: argparse.Namespace) -> int:
-    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal that knows few characters
+    accept_any_character(sys.stdout)
     lines = AuditLines(given.file)
     try:
         code = _show(lines, given.id, as_json=given.json) if given.id else _list(lines, given)

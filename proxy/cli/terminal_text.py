@@ -4,8 +4,10 @@ and servers wrote; hands on text without anything that a terminal would obey ins
 
 from __future__ import annotations
 
+import io
 import re
 import unicodedata
+from typing import TextIO
 
 from tools.clean import one_line
 
@@ -16,6 +18,12 @@ LONGEST_ADDRESS = 2000
 # Joiners and variation selectors stay: emoji and whole scripts are written with them.
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _PLAIN_ADDRESS = re.compile(r"https?://[!-~]+")
+
+
+def accept_any_character(stream: TextIO) -> None:
+    """A terminal that knows few characters shows another in place of those that it does not know."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="replace")
 
 
 def harmless(text: str) -> str:
