@@ -72,7 +72,7 @@ load: install bench/fake bench/load
 lags: install bench/fake
 	.venv/bin/python bench/lags.py --groundwire .venv/bin/groundwire $(if $(ONLY),--only $(ONLY))
 
-growth: install
+growth: install bench/fake
 	.venv/bin/python bench/growth.py
 
 soak: install

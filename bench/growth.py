@@ -1,5 +1,5 @@
-"""What a character of an answer costs as the answer grows, and a message as the conversation does: CPU time, the
-smallest of several runs, in one process, without a network. A line that is not flat is a defect.
+"""What a character of an answer costs as the answer grows, a message as the conversation does, and a request as the
+config does: CPU time, the smallest of several runs, in one process. A line that is not flat is a defect.
 
     make growth        # prints the rows, and writes docs/growth.svg
 
@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from config_growth import CONFIGURED, fake, lines
 
 from proxy.answering.citations import Citer
 from proxy.answering.decoration import strip_decoration
@@ -33,6 +35,7 @@ PLOT = Path(__file__).parent.parent / "docs" / "growth.svg"
 CHARACTERS = (1_000, 10_000, 100_000, 1_000_000)
 MESSAGES = (10, 100, 1_000, 10_000)
 RUNS = 7
+REQUESTS = 50  # of one run, as the config grows
 SENTENCE = "Solar panels turn light into power, and in 2024 they were cheaper than ever before [1]. "
 PIECE = 5  # characters of a token
 TOOLS = {"web_search": {"type": "object", "properties": {"query": {"type": "string"}}}}
@@ -72,7 +75,7 @@ def encode(make: Callable[[], Any], size: int) -> Callable[[], object]:
 
 
 def encode_chat() -> Any:
-    return chat.Encoder(chat.decode(ASKED))
+    return chat.ChatWriter(chat.decode(ASKED))
 
 
 def encode_messages() -> Any:
@@ -86,7 +89,7 @@ def encode_responses() -> Any:
 
 def whole_chat(size: int) -> Callable[[], object]:
     events = said(size)
-    return lambda: chat.fold(events, chat.decode(ASKED))
+    return lambda: chat.ChatWriter(chat.decode(ASKED)).fold(events)
 
 
 def talk(count: int) -> list[dict[str, Any]]:
@@ -135,28 +138,52 @@ LINES: dict[str, tuple[Callable[[int], Callable[[], object]], tuple[int, ...]]] 
 }
 
 
-def cost(run: Callable[[], object], size: int) -> float:
-    """Seconds of CPU time for each unit. Small work is repeated, so that the clock is not what is measured."""
-    times = max(1, 20_000 // size)
+Rows = dict[str, list[tuple[int, float]]]
+
+
+def cost(run: Callable[[], object], times: int, runs: int = RUNS) -> float:
+    """Seconds of CPU time. Small work is repeated, so that the clock is not what is measured."""
     best = float("inf")
-    for _ in range(RUNS if size <= CHARACTERS[-2] else 2):
+    for _ in range(runs):
         began = time.thread_time()
         for _ in range(times):
             run()
-        best = min(best, (time.thread_time() - began) / times / size)
+        best = min(best, (time.thread_time() - began) / times)
     return best
 
 
-def measured(sizes: slice) -> dict[str, list[tuple[int, float]]]:
-    rows = {}
+def texts(sizes: slice) -> Rows:
+    """What a character and a message cost."""
+    rows: Rows = {}
     for name, (make, of) in LINES.items():
-        rows[name] = [(size, cost(make(size), size)) for size in of[sizes]]
-        shown = "  ".join(f"{size:>9,}: {seconds * 1e9:8.1f} ns" for size, seconds in rows[name])
-        print(f"{name:<20}{shown}  last ÷ first {rows[name][-1][1] / rows[name][0][1]:.2f}", flush=True)
+        rows[name] = []
+        for size in of[sizes]:
+            runs = RUNS if size <= CHARACTERS[-2] else 2
+            rows[name].append((size, cost(make(size), max(1, 20_000 // size), runs) / size))
+        show(name, rows[name])
     return rows
 
 
-# The plot: two frames, a line for each row, everything relative to the smallest size.
+def configs(sizes: slice) -> Rows:
+    """What a request costs."""
+    rows: Rows = {}
+    with fake(rounds=0) as plain, fake(rounds=1) as searched:
+        for name, line in lines(plain, searched).items():
+            rows[name] = []
+            for count in CONFIGURED[sizes]:
+                served = line(count)
+                rows[name].append((count, cost(served.ask, REQUESTS)))
+                served.close()
+            show(name, rows[name])
+    return rows
+
+
+def show(name: str, row: list[tuple[int, float]]) -> None:
+    shown = "  ".join(f"{size:>9,}: {seconds * 1e9:9.1f} ns" for size, seconds in row)
+    print(f"{name:<20}{shown}  last ÷ first {row[-1][1] / row[0][1]:.2f}", flush=True)
+
+
+# The plot: three frames, a line for each row, everything relative to the smallest size.
 
 WIDE, HIGH, LEFT, TOP = 380, 260, 50, 40
 COLOURS = ("#4477aa", "#cc6677", "#228833", "#aa8800", "#66aacc", "#aa3377", "#888888")
@@ -166,23 +193,25 @@ STYLE = (
 )
 
 
-def plot(rows: dict[str, list[tuple[int, float]]]) -> str:
-    frames = [
-        _frame("a character, as an answer grows", _of(rows, CHARACTERS), 0),
-        _frame("a message, as a conversation grows", _of(rows, MESSAGES), WIDE + 2 * LEFT),
-    ]
-    width = 2 * (WIDE + 2 * LEFT)
-    height = HIGH + TOP + 50 + 18 * max(len(_of(rows, sizes)) for sizes in (CHARACTERS, MESSAGES))
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
-    title = "<title>What a character and a message cost, relative to the smallest size</title>"
+def plot(characters: Rows, messages: Rows, requests: Rows) -> str:
+    titles = {
+        "a character, as an answer grows": characters,
+        "a message, as a conversation grows": messages,
+        "a request, as the config grows": requests,
+    }
+    step = WIDE + 2 * LEFT
+    frames = [_frame(title, rows, number * step) for number, (title, rows) in enumerate(titles.items())]
+    height = HIGH + TOP + 50 + 18 * max(map(len, titles.values()))
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {step * len(titles)} {height}" role="img">'
+    title = "<title>What a character, a message and a request cost, relative to the smallest size</title>"
     return "\n".join([head, title, f"<style>{STYLE}</style>", *frames, "</svg>", ""])
 
 
-def _of(rows: dict[str, list[tuple[int, float]]], sizes: tuple[int, ...]) -> dict[str, list[tuple[int, float]]]:
+def _of(rows: Rows, sizes: tuple[int, ...]) -> Rows:
     return {name: row for name, row in rows.items() if LINES[name][1] == sizes}
 
 
-def _frame(title: str, rows: dict[str, list[tuple[int, float]]], x: int) -> str:
+def _frame(title: str, rows: Rows, x: int) -> str:
     most = 3.0  # times the cost at the smallest size
     sizes = [size for size, _ in next(iter(rows.values()))]
     step = WIDE / (len(sizes) - 1)
@@ -213,9 +242,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true", help="few sizes, and no plot")
     short = parser.parse_args().short
-    rows = measured(slice(0, 2) if short else slice(None))
+    sizes = slice(0, 2) if short else slice(None)
+    rows, requests = texts(sizes), configs(sizes)
     if not short:
-        PLOT.write_text(plot(rows))
+        PLOT.write_text(plot(_of(rows, CHARACTERS), _of(rows, MESSAGES), requests))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ T = TypeVar("T")
 
 
 async def apart(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Small work is done at once, in the thread of the loop."""
+    """Small work is done at once, in the thread of the loop. Where every request passes, `WORTH_A_THREAD` is asked
+    there, and only what is large awaits `in_thread`."""
     if size < WORTH_A_THREAD:
         return work(*args, **kwargs)
     return await in_thread(work, *args, **kwargs)

@@ -8,16 +8,19 @@ status and exception of the wire is translated here, once, into `providers.error
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote_plus
 
-import httpx
 from pydantic import SecretStr
+from yarl import URL
 
 from .base import MOST_HITS, Page, SearchResult, SearchResults
+from .deadlines import Deadline
 from .errors import (
     AuthFailed,
     BadRequest,
@@ -31,17 +34,22 @@ from .errors import (
     Unavailable,
 )
 from .rows import as_author, as_day, as_score, is_web, links_in, parsed, records, text_in
+from .web import connections
 from .web.body import ACCEPTED
-from .web.clients import open_wire, proxy_trouble
 from .web.egress import DIRECT, WANTS_CREDENTIALS, Egress, Failing, happening
 from .web.plain import first_heading
-from .web.transport import BoundedTransport
+from .web.service_wire import ServiceAnswer, ServiceWire
+from .web.wire import WireError
+
+if TYPE_CHECKING:
+    import httpx
 
 MAX_BODY = 4 * 1024 * 1024  # on the wire and decoded; far more than an honest answer has
 # What an answer may be made of. The parser holds the interpreter's lock, so that no thread would help the others: a
 # million empty lists in a row take it half a second.
 MAX_PARTS = 100_000
 MAX_ERROR = 65_536  # as much of an answer that is no success is looked at
+_JSON = {"content-type": "application/json"}
 
 # What a service knows better than the table below: (status, body) → its own error, or None for the usual one.
 Translate = Callable[[int, str], ProviderError | None]
@@ -61,80 +69,90 @@ class ServiceApi:
         egress: Egress = DIRECT,
     ) -> None:
         self._service = service
-        self._base_url = base_url.rstrip("/")
+        self.base_url = base_url
+        self._path = URL(base_url).raw_path.rstrip("/")
         self._egress = egress
         self._proxy = egress.proxy_to_url(base_url)
         self._timeout = timeout
         usual = {"User-Agent": "groundwire", "Accept": "application/json", "Accept-Encoding": ACCEPTED}
         self._headers = {**usual, **(headers or {})}
         self._translate = translate
-        self._timeouts = {"timeout": httpx.Timeout(timeout).as_dict()}
-        self._wire: BoundedTransport | None = None
+        self._wire = self._open_wire(self._headers)
+        self._sdk_wire: ServiceWire | None = None
 
     async def get(self, path: str, params: Mapping[str, str | int | Sequence[str]]) -> dict[str, Any]:
-        query = str(httpx.QueryParams(dict(params)))
-        return await self._call("GET", f"{path}?{query}" if query else path)
+        query = _query_string(params)
+        return await self._call("GET", f"{path}?{query}" if query else path, {}, b"")
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """What is None in `body` is left out of it."""
-        return await self._call("POST", path, json={key: value for key, value in body.items() if value is not None})
+        said = {key: value for key, value in body.items() if value is not None}
+        written = json.dumps(said, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return await self._call("POST", path, _JSON, written.encode())
 
     async def aclose(self) -> None:
-        if self._wire is not None:
-            await self._wire.aclose()
-            self._wire = None
+        self._wire.close()
+        if self._sdk_wire is not None:
+            self._sdk_wire.close()
 
-    async def client(self) -> httpx.AsyncClient:
+    def client(self) -> httpx.AsyncClient:
         """For a vendor's SDK: the service's own, so that no other service ever sees its headers."""
+        import httpx
+
+        from .web.sdk_transport import SdkTransport
+
+        self._sdk_wire = self._open_wire({})  # it sends what the SDK says, and nothing else
         return httpx.AsyncClient(
             headers=self._headers,
             timeout=self._timeout,
             trust_env=False,
             follow_redirects=False,
-            transport=await self._opened_wire(),
+            transport=SdkTransport(self._sdk_wire, self.base_url),
         )
 
-    async def _opened_wire(self) -> BoundedTransport:
-        if self._wire is None:
-            made = await open_wire(self._proxy, self._egress.ca_file, service=self._service, most=MAX_BODY)
-            # Two first calls may have waited together: the second takes the wire that the first made.
-            self._wire = self._wire or made
-        return self._wire
+    def _open_wire(self, headers: Mapping[str, str]) -> ServiceWire:
+        timeout = self._timeout
+        return ServiceWire(self._service, self.base_url, headers, self._egress, timeout=timeout, most=MAX_BODY)
 
     @asynccontextmanager
-    async def in_time(self) -> AsyncIterator[None]:
-        """The time limit of one call; what goes wrong on the wire inside it becomes one of our errors."""
+    async def in_time(self, *of_sdk: type[Exception]) -> AsyncIterator[None]:
+        """The time limit of one call over a vendor's SDK; what goes wrong on the wire inside it becomes one of our
+        errors, and so do those `of_sdk`."""
+        wrong: tuple[type[Exception], ...] = (WireError, OSError, *of_sdk)
         try:
-            # httpx counts between two reads; only this bounds a body that trickles.
             async with asyncio.timeout(self._timeout):
                 yield
-        except (TimeoutError, httpx.TimeoutException):
-            raise TimedOut(f"{self._service} did not answer within {self._timeout:g} s") from None
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            if self._proxy and (trouble := proxy_trouble(error)):
-                raise self._stopped(trouble) from None
-            # The text of httpx's errors may hold the address; its class says enough.
-            raise Unavailable(f"{self._service} cannot be reached ({type(error).__name__})") from error
+        except wrong as error:
+            raise self._trouble(error) from None
+
+    def _trouble(self, error: Exception) -> ProviderError:
+        if isinstance(error, TimeoutError):
+            return TimedOut(f"{self._service} did not answer within {self._timeout:g} s")
+        if isinstance(error, connections.ProxyFailed):
+            return self._stopped(error.kind)
+        # The text of such an error may hold the address; its class says enough.
+        return Unavailable(f"{self._service} cannot be reached ({type(error).__name__})")
 
     def _stopped(self, trouble: Failing) -> ProxyFailed:
         assert self._proxy is not None
         sentence = f"the proxy before {self._service} {happening(trouble)}"
         return ProxyFailed(sentence, advice=self._proxy.remedy(trouble))
 
-    def decode(self, response: httpx.Response) -> dict[str, Any]:
+    def decode(self, answer: ServiceAnswer) -> dict[str, Any]:
         """The JSON object in the body, whatever the content type says; a failure becomes one of our errors."""
-        if response.is_success:
-            if response.content.count(b"[") + response.content.count(b"{") > MAX_PARTS:
+        content = answer.content
+        if 200 <= answer.status < 300:
+            if content.count(b"[") + content.count(b"{") > MAX_PARTS:
                 raise Unavailable(f"{self._service} sent an answer of too many parts")
-            value = parsed(response.content)
+            value = parsed(content)
             if isinstance(value, dict):
                 return value
-        said = response.content[:MAX_ERROR].decode(errors="replace")
-        own = self._translate(response.status_code, said) if self._translate else None
+        said = content[:MAX_ERROR].decode(errors="replace")
+        own = self._translate(answer.status, said) if self._translate else None
         if own is None:
-            raise self._usual_error(response)
+            raise self._usual_error(answer)
         if own.retry_after is None and not isinstance(own, AuthFailed):  # no wait mends a key
-            own.retry_after = _wait(response.headers, plan=isinstance(own, QuotaExceeded))
+            own.retry_after = _wait(answer, plan=isinstance(own, QuotaExceeded))
         raise own
 
     def found(
@@ -187,22 +205,31 @@ class ServiceApi:
             links=tuple(dict.fromkeys(filter(is_web, named))),
         )
 
-    async def _call(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
-        async with self.in_time():
-            url = self._base_url + path
-            # Not through a client of httpx: its cookies and redirects are not wanted, and cost as much as the wire.
-            request = httpx.Request(method, url, headers=self._headers, extensions=self._timeouts, **arguments)
-            wire = self._wire or await self._opened_wire()
-            response = await wire.handle_async_request(request)
-        return self.decode(response)
+    async def _call(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
+        loop = asyncio.get_running_loop()
+        try:
+            with Deadline(loop, loop.time() + self._timeout):
+                answer = await self._wire.ask(method, self._path + path, headers, body)
+        except (WireError, OSError) as error:
+            raise self._trouble(error) from None
+        return self.decode(answer)
 
-    def _usual_error(self, response: httpx.Response) -> ProviderError:
-        if self._proxy and response.status_code == WANTS_CREDENTIALS:
+    def _usual_error(self, answer: ServiceAnswer) -> ProviderError:
+        if self._proxy and answer.status == WANTS_CREDENTIALS:
             return self._stopped("credentials")
-        meaning = _meaning(response.status_code)
-        wait = _wait(response.headers, plan=meaning.error is QuotaExceeded) if meaning.passes else None
-        text = meaning.sentence.format(who=self._service, status=response.status_code)
+        meaning = _meaning(answer.status)
+        wait = _wait(answer, plan=meaning.error is QuotaExceeded) if meaning.passes else None
+        text = meaning.sentence.format(who=self._service, status=answer.status)
         return meaning.error(text, retry_after=wait, advice=meaning.advice)
+
+
+def _query_string(params: Mapping[str, str | int | Sequence[str]]) -> str:
+    """Names of parameters are words of ours and need no quoting. One that has several values is said several times."""
+    fields = []
+    for name, value in params.items():
+        values = (value,) if isinstance(value, str | int) else value
+        fields += [f"{name}={quote_plus(str(one))}" for one in values]
+    return "&".join(fields)
 
 
 class _Meaning(NamedTuple):
@@ -259,14 +286,14 @@ def retry_after(value: str | None) -> float | None:
     return max(0.0, (when - datetime.now(UTC)).total_seconds())
 
 
-def _wait(headers: httpx.Headers, *, plan: bool = False) -> float | None:
+def _wait(answer: ServiceAnswer, *, plan: bool = False) -> float | None:
     """Retry-After, else a window of X-RateLimit-Reset, in seconds from now or since 1970.
 
     The first window is that of the rate; a used-up `plan` comes back with the last, if there is more than one.
     """
-    wait = retry_after(headers.get("retry-after"))
+    wait = retry_after(answer.header(b"retry-after"))
     if wait is None:
-        rate, *longer = headers.get("x-ratelimit-reset", "").split(",")
+        rate, *longer = answer.header(b"x-ratelimit-reset").split(",")
         reset = (longer[-1] if longer else "").strip() if plan else rate.strip()
         wait = float(reset) if reset.isdecimal() else None
         if wait is not None and wait > 1e9:

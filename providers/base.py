@@ -7,11 +7,12 @@ and may return plain mappings with these field names; `as_results` and `as_page`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from itertools import islice
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from .errors import Outcome, Unavailable
+from .records import dataclass
 
 Role = Literal["search", "read"]
 TimeRange = Literal["d", "w", "m", "y", "all"]
@@ -169,8 +170,10 @@ def size_of(value: SearchResults | Page) -> int:
     """Bytes, in UTF-8, of what there is to read in it."""
     if isinstance(value, Page):
         return _bytes(value.title) + _bytes(value.text)
-    hits = (text for hit in value.results for text in (hit.title, hit.url, hit.snippet))
-    return _bytes(value.answer) + sum(map(_bytes, hits))
+    texts = [value.answer]
+    for hit in value.results:
+        texts += (hit.title, hit.url, hit.snippet)
+    return _bytes("".join(texts))
 
 
 def _bytes(text: str) -> int:
@@ -180,16 +183,24 @@ def _bytes(text: str) -> int:
 def _hits(rows: object) -> tuple[SearchResult, ...]:
     if not isinstance(rows, Iterable) or isinstance(rows, str | bytes):
         raise Unavailable(f"the provider returned {type(rows).__name__}, not a list of results")
-    some = islice(rows, MOST_HITS)
-    hits = (row if isinstance(row, SearchResult) else _from_mapping(SearchResult, row) for row in some)
-    return tuple(_cut(hit) for hit in hits if hit.url)
+    hits = []
+    for row in islice(rows, MOST_HITS):
+        hit = row if isinstance(row, SearchResult) else _from_mapping(SearchResult, row)
+        if hit.url:
+            hits.append(_cut(hit))
+    return tuple(hits)
 
 
 def _cut(hit: SearchResult) -> SearchResult:
-    author = hit.author and hit.author[:LONGEST_AUTHOR]
-    if len(hit.title) <= LONGEST_TITLE and len(hit.snippet) <= LONGEST_SNIPPET and author == hit.author:
+    title, snippet, author = hit.title, hit.snippet, hit.author
+    if (
+        len(title) <= LONGEST_TITLE
+        and len(snippet) <= LONGEST_SNIPPET
+        and (not author or len(author) <= LONGEST_AUTHOR)
+    ):
         return hit
-    return replace(hit, title=hit.title[:LONGEST_TITLE], snippet=hit.snippet[:LONGEST_SNIPPET], author=author)
+    author = author and author[:LONGEST_AUTHOR]
+    return replace(hit, title=title[:LONGEST_TITLE], snippet=snippet[:LONGEST_SNIPPET], author=author)
 
 
 def as_page(value: object) -> Page:

@@ -11,12 +11,12 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from functools import partial
 from sys import getsizeof
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from .base import Page, Role, SearchQuery, SearchResults, is_whole
+from .records import dataclass
 from .settings import CacheSettings
 from .shared import SharedCache, SharedFlight
 
@@ -43,12 +43,13 @@ class Cache:
         self, question: Question, caller: str, ask: Callable[[], Awaitable[Value]], *, private: bool
     ) -> tuple[Value, float | None]:
         """The answer, and how many seconds ago it was given if nobody had to be asked. Failures are not kept."""
-        for scope in (SHARED, caller):
-            if kept := self._kept.get((scope, question), time.monotonic()):
-                return cast(Value, kept.value), kept.age
         inquiry = _Inquiry(question, caller, private, ask)
+        now = time.monotonic()
+        for owner in inquiry.owners:
+            if kept := self._kept.get((owner, question), now):
+                return cast(Value, kept.value), kept.age
         call = partial(self._call, inquiry)
-        given = await self._single_flight.join((inquiry.expected_owner, question), call)
+        given = await self._single_flight.join((inquiry.owners[0], question), call)
         if given.own and given.caller != caller:  # known only now: this page is not for everybody
             given = await self._single_flight.join((caller, question), call)
         return given.value, given.age
@@ -68,23 +69,19 @@ class Cache:
         return _Given(value, inquiry.caller, inquiry.is_own(value), age)
 
 
-@dataclass(frozen=True, slots=True)
 class _Inquiry(Generic[Value]):
-    """A question in a caller's name, and who may have the answer: its caller alone, or everybody."""
+    """A question in a caller's name, and who may have the answer: its caller alone, or everybody. `private`: its caller
+    alone, whatever the provider gives."""
 
-    question: Question
-    caller: str
-    private: bool  # whatever the provider gives
-    ask: Callable[[], Awaitable[Value]]
+    __slots__ = ("ask", "caller", "owners", "private", "question")
 
-    @property
-    def expected_owner(self) -> str:
-        return self.caller if self.private else SHARED
-
-    @property
-    def owners(self) -> tuple[str, ...]:
-        """Whose answers would do."""
-        return (self.caller,) if self.private else tuple(dict.fromkeys((SHARED, self.caller)))
+    def __init__(self, question: Question, caller: str, private: bool, ask: Callable[[], Awaitable[Value]]) -> None:
+        self.question = question
+        self.caller = caller
+        self.private = private
+        self.ask = ask
+        # Whose answers would do. The first of them is the one who will probably have it.
+        self.owners = (caller,) if private or caller == SHARED else (SHARED, caller)
 
     def is_own(self, value: SearchResults | Page) -> bool:
         return self.private or (isinstance(value, Page) and not value.public)
@@ -117,9 +114,10 @@ class ExpiringCache:
         self._size = 0
 
     def get(self, key: object, now: float) -> Kept | None:
-        if key not in self._entries:
+        entry = self._entries.get(key)
+        if entry is None:
             return None
-        value, _, since, ttl = self._entries[key]
+        value, _, since, ttl = entry
         if now - since >= ttl:
             self.drop(key)
             return None
@@ -143,8 +141,9 @@ class ExpiringCache:
         return self._size
 
     def drop(self, key: object) -> None:
-        if key in self._entries:
-            self._size -= self._entries.pop(key)[1]
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._size -= entry[1]
 
 
 class SingleFlight:
@@ -158,32 +157,49 @@ class SingleFlight:
 
     async def join(self, key: object, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
         flight = self._under_way.get(key) or self._begin(key, asyncio.create_task(call()))
-        flight.waiting += 1
+        waiter: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        flight.waiters.add(waiter)
         try:
-            return cast(T, await asyncio.shield(flight.task))
+            return await waiter
         finally:
-            flight.waiting -= 1
-            if not flight.waiting and not flight.task.done():
+            flight.waiters.discard(waiter)
+            if not flight.waiters and not flight.task.done():
                 self._end(key, flight)  # at once: nobody may join what is being broken off
                 flight.task.cancel()
                 await asyncio.wait([flight.task])
 
     def _begin(self, key: object, task: asyncio.Task[Any]) -> _Flight:
         flight = self._under_way[key] = _Flight(task)
-        task.add_done_callback(lambda _: self._end(key, flight))
-        # A call that fails while it is broken off has nobody left to tell.
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        task.add_done_callback(partial(self._land, key, flight))
         return flight
 
+    def _land(self, key: object, flight: _Flight, task: asyncio.Task[Any]) -> None:
+        """Tells all who wait. A call that fails while it is broken off has nobody left to tell."""
+        self._end(key, flight)
+        error = None if task.cancelled() else task.exception()
+        for waiter in flight.waiters:
+            if waiter.done():  # it has left
+                continue
+            if task.cancelled():
+                waiter.cancel()
+            elif error is not None:
+                waiter.set_exception(error)
+            else:
+                waiter.set_result(task.result())
+
     def _end(self, key: object, flight: _Flight) -> None:
-        if self._under_way.get(key) is flight:
+        if not flight.ended:
+            flight.ended = True
             del self._under_way[key]
 
 
-@dataclass(eq=False, slots=True)
 class _Flight:
-    task: asyncio.Task[Any]
-    waiting: int = 0
+    __slots__ = ("ended", "task", "waiters")
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self.task = task
+        self.waiters: set[asyncio.Future[Any]] = set()
+        self.ended = False  # for those who would join it
 
 
 def weight(value: SearchResults | Page) -> int:

@@ -12,7 +12,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import date
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -31,6 +31,7 @@ from .base import (
 from .errors import BadRequest, NoResults, NotAllowed, Outcome, PageBlocked, ProviderError, Unavailable
 from .gateway import ProviderGateway
 from .queries import days_of
+from .records import dataclass
 from .registry import NamedProvider
 from .urls import canonical, clean_domains, host_of, in_domains, scheme_of
 from .web.guard import Guard
@@ -308,10 +309,12 @@ class _FallOver:
         self._observe(ProviderCall(member.name, self._role, outcome, cached, seconds, self._asked, size, results))
 
 
-def _permitted(members: Sequence[NamedProvider], role: Role, only: Providers) -> tuple[NamedProvider, ...]:
+def _permitted(members: tuple[NamedProvider, ...], role: Role, only: Providers) -> tuple[NamedProvider, ...]:
+    if only is None:
+        return members
     if only == "private":
         return tuple(member for member in members if not _tells_the_public(member, role))
-    return tuple(member for member in members if only is None or member.name in only)
+    return tuple(member for member in members if member.name in only)
 
 
 def _tells_the_public(member: NamedProvider, role: Role) -> bool:
@@ -332,49 +335,52 @@ def _owns(member: NamedProvider, url: str) -> bool:
 
 def _normalised(query: SearchQuery) -> SearchQuery:
     """The query in the one spelling that providers are asked and answers are kept under."""
+    text = " ".join(query.text.split())
+    if not query.allowed_domains and not query.blocked_domains:
+        return query if text == query.text else replace(query, text=text)
     allowed = clean_domains(query.allowed_domains)
     if query.allowed_domains and not allowed:
         raise BadRequest("None of the allowed domains is a domain name.")
+    blocked = clean_domains(query.blocked_domains)
     return replace(
-        query,
-        text=" ".join(query.text.split()),
-        allowed_domains=tuple(sorted(set(allowed))),
-        blocked_domains=tuple(sorted(set(clean_domains(query.blocked_domains)))),
+        query, text=text, allowed_domains=tuple(sorted(set(allowed))), blocked_domains=tuple(sorted(set(blocked)))
     )
 
 
 def _select(found: SearchResults, query: SearchQuery, member: NamedProvider, guard: Guard) -> SearchResults:
     """What may be shown: web or local URLs that the filters let through, each once, no more than asked for."""
     chosen: dict[str, SearchResult] = {}
-    days = days_of(query, relative=True)
-    named = [result for result in found.results if _may_name(member, result.url, guard)]
-    for result in named:
-        if _is_wanted(result.url, query) and _in_range(result.date, *days):
-            chosen.setdefault(canonical(result.url), result)
+    first, last = days_of(query, relative=True)
+    named = False
+    for result in found.results:
+        if _may_name(member, result.url, guard):
+            named = True
+            if _is_wanted(result.url, query) and _in_range(result.date, first, last):
+                chosen.setdefault(canonical(result.url), result)
     if not named and found.results:
         raise NoResults(_INSIDE, advice=_LIST_INSIDE)
     if not chosen and found.results:
         raise NoResults("nothing found that passes the filters")
     if not chosen and not found.answer:
         raise NoResults("nothing found")
-    return replace(found, results=tuple(chosen.values())[: query.limit])
+    return SearchResults(tuple(chosen.values())[: query.limit], found.answer, found.note, found.partial)
 
 
 def _is_wanted(url: str, query: SearchQuery) -> bool:
     """By its domain, which it must have."""
-    host = host_of(url)
-    if not host or in_domains(host, query.blocked_domains):
+    host, allowed, blocked = host_of(url), query.allowed_domains, query.blocked_domains
+    if not host or (blocked and in_domains(host, blocked)):
         return False
-    return not query.allowed_domains or in_domains(host, query.allowed_domains)
+    return not allowed or in_domains(host, allowed)
 
 
 def _may_name(member: NamedProvider, url: str, guard: Guard) -> bool:
     """No engine has any business naming addresses inside our network, unless `allow_networks` lists them. Documents of
     its own a provider may always name."""
-    if scheme_of(url) == "local":
-        return member.private or isinstance(member.provider, Owner)
     if guard.may_name(url):
         return True
+    if scheme_of(url) == "local":
+        return member.private or isinstance(member.provider, Owner)
     return _owns(member, url)
 
 

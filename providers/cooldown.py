@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from math import ceil
 
 from .base import Role
 from .errors import AuthFailed, ProviderError, QuotaExceeded, RateLimited, TimedOut, Unavailable
 from .neighbours import Stopped, Trouble
+from .records import dataclass
 from .settings import CooldownSettings
 
 log = logging.getLogger(__name__)
@@ -154,29 +153,29 @@ class Cooldown:
         if reason := self._account.refusal(now) or self._trouble[role].refusal(now):
             raise CoolingDown(reason)
 
-    @contextmanager
-    def watch(self, role: Role) -> Iterator[None]:
+    def watch(self, role: Role) -> _Watch:
         """Around one call: refuses it or lets it go, and learns from how it ends."""
+        return _Watch(self, role)
+
+    def began(self, role: Role) -> tuple[int, int]:
         self.check(role)
-        calls = [(breaker, breaker.begin()) for breaker in (self._account, self._trouble[role])]
-        try:
-            yield
-        except (RateLimited, AuthFailed, QuotaExceeded) as error:
-            self._cool(*calls[0], error, self._first(error))
-            raise
-        except (TimedOut, Unavailable) as error:
-            if role == "search" or not self._reads_itself:
-                told = error.retry_after is not None
-                self._cool(*calls[1], error, self._settings.unavailable, 1 if told else self._settings.failures)
-            raise
-        except ProviderError:  # a refusal of this one request, from a provider that works
-            _succeed(calls)
-            raise
-        else:
-            _succeed(calls)
-        finally:
-            for breaker, call in calls:
-                breaker.left(call)
+        return self._account.begin(), self._trouble[role].begin()
+
+    def ended(self, role: Role, account_call: int, call: int, error: BaseException | None) -> None:
+        account, trouble = self._account, self._trouble[role]
+        match error:
+            case RateLimited() | AuthFailed() | QuotaExceeded():
+                self._cool(account, account_call, error, self._first(error))
+            case TimedOut() | Unavailable():
+                if role == "search" or not self._reads_itself:
+                    told = error.retry_after is not None
+                    self._cool(trouble, call, error, self._settings.unavailable, 1 if told else self._settings.failures)
+            case None | ProviderError():  # at the most a refusal of this one request, from a provider that works
+                account.succeeded(account_call)
+                trouble.succeeded(call)
+                return
+        account.left(account_call)
+        trouble.left(call)
 
     def _first(self, error: ProviderError) -> float:
         match error:
@@ -203,6 +202,15 @@ class Cooldown:
         return self._stopped[trouble.stopped].told(at + trouble.seconds, trouble.reason, trouble.trips)
 
 
-def _succeed(calls: list[tuple[Breaker, int]]) -> None:
-    for breaker, call in calls:
-        breaker.succeeded(call)
+class _Watch:
+    __slots__ = ("_calls", "_cooldown", "_role")
+
+    def __init__(self, cooldown: Cooldown, role: Role) -> None:
+        self._cooldown = cooldown
+        self._role = role
+
+    def __enter__(self) -> None:
+        self._calls = self._cooldown.began(self._role)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._cooldown.ended(self._role, *self._calls, error)

@@ -17,6 +17,7 @@ from typing import TypeVar
 from .base import Page, Role, SearchQuery, SearchResults
 from .cache import Cache, Question
 from .cooldown import Cooldown, CooledDown, Resting
+from .deadlines import Deadline
 from .errors import ProviderError, TimedOut, Unavailable
 from .limits import Throttle
 from .neighbours import Neighbours, Trouble
@@ -121,6 +122,9 @@ class ProviderClient:
         self.cooldown = cooldown
 
     async def call(self, role: Role, work: Callable[[], Awaitable[T]]) -> T:
+        if self._throttle.unbounded:
+            with self.cooldown.watch(role):
+                return await self._bounded(work)
         self.cooldown.check(role)
         async with self._throttle.slot(self._timeout or DEFAULT_TIMEOUT):
             with self.cooldown.watch(role):  # checks again: much may have happened while this call stood in line
@@ -129,8 +133,9 @@ class ProviderClient:
     async def _bounded(self, work: Callable[[], Awaitable[T]]) -> T:
         """The provider's answer, in its time, with no foreign exception left. Cancellation passes through."""
         limit = self._timeout + GRACE if self._timeout is not None else DEFAULT_TIMEOUT
+        loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(limit):
+            with Deadline(loop, loop.time() + limit):
                 return await work()
         except ProviderError:
             raise

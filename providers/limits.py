@@ -11,10 +11,10 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 
 from .errors import RateLimited
 from .places import Places
+from .records import dataclass
 
 _TOO_MANY = "too many calls are waiting for it"
 
@@ -64,10 +64,15 @@ class Throttle:
         self._free = asyncio.Semaphore(max(1, int(limits.concurrency * share))) if limits.concurrency else None
         self._head = Places(1)  # of the line: held by the call that starts next; the others queue up behind it
 
+    @property
+    def unbounded(self) -> bool:
+        """Whether every call may start at once."""
+        return self._pace is None and self._free is None
+
     @asynccontextmanager
     async def slot(self, patience: float) -> AsyncIterator[None]:
         """Around one call: lets it start when its turn comes, at the latest `patience` seconds from now."""
-        if self._pace is None and self._free is None:
+        if self.unbounded:
             yield
             return
         now = asyncio.get_running_loop().time()

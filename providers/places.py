@@ -8,8 +8,8 @@ for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
 
@@ -24,13 +24,21 @@ class Asker(NamedTuple):
 _asker: ContextVar[Asker] = ContextVar("asker", default=Asker())  # noqa: B039 - a value that cannot change
 
 
-@contextmanager
-def asked_by(caller: str, request: str) -> Iterator[None]:
-    token = _asker.set(Asker(caller, request))
-    try:
-        yield
-    finally:
-        _asker.reset(token)
+def asked_by(caller: str, request: str) -> _Asking:
+    return _Asking(Asker(caller, request))
+
+
+class _Asking:
+    __slots__ = ("_asker", "_token")
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+
+    def __enter__(self) -> None:
+        self._token = _asker.set(self._asker)
+
+    def __exit__(self, *_: object) -> None:
+        _asker.reset(self._token)
 
 
 class _Waiting(Ticket):

@@ -15,6 +15,8 @@ LONG_AGO = date(1990, 1, 1)  # where a service wants both ends of a range
 
 def with_sites(query: SearchQuery) -> str:
     """The query's text with its domain filters as `site:` and `-site:`, for engines that have no parameter for them."""
+    if not query.allowed_domains and not query.blocked_domains:
+        return query.text
     only = " OR ".join(f"site:{domain}" for domain in query.allowed_domains)
     but = " ".join(f"-site:{domain}" for domain in query.blocked_domains)
     grouped = f"({only})" if len(query.allowed_domains) > 1 else only
@@ -26,7 +28,8 @@ def days_of(query: SearchQuery, *, relative: bool = False) -> tuple[date | None,
 
     `relative` is for a service without time ranges: for it the range alone makes a first day.
     """
-    first, last = (date.fromisoformat(day) if day else None for day in (query.published_after, query.published_before))
+    first = date.fromisoformat(query.published_after) if query.published_after else None
+    last = date.fromisoformat(query.published_before) if query.published_before else None
     if query.time_range != "all" and (first or last or relative):
         start = datetime.now(UTC).date() - timedelta(days=DAYS[query.time_range])
         first = max(first, start) if first else start

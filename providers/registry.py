@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -21,6 +21,7 @@ from pydantic import BaseModel, Field, SecretStr, ValidationError
 from .base import Role
 from .errors import NoResults, ProgramFailed, ProviderError
 from .limits import Limits
+from .records import dataclass
 from .settings import Count, PerSecond, Seconds
 from .web.egress import DIRECT, Egress, ProxyUrl
 
@@ -199,8 +200,8 @@ def _plugins() -> dict[str, EntryPoint]:
 
 
 def _build(entry: ProviderEntry, fetcher: Fetcher, egress: Egress) -> NamedProvider:
-    known = types()
-    if entry.type not in known:
+    if entry.type not in SERVICES and entry.type not in _plugins():
+        known = types()
         raise ProviderConfigError(
             f"provider {entry.name!r}: unknown type {entry.type!r}{_nearest(entry.type, known)}; "
             f"known types: {', '.join(sorted(known))}"

@@ -22,13 +22,13 @@ _AGO_DAYS = {"minute": 1 / 1440, "hour": 1 / 24, "day": 1, "week": 7, "month": 3
 def part(value: object, *keys: str) -> Any:
     """What lies under these keys, one inside the other; None where one is missing or is no object."""
     for key in keys:
-        value = value.get(key) if isinstance(value, Mapping) else None
+        value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
 def records(value: object) -> list[Mapping[str, Any]]:
-    """The objects of a list; whatever else a service may have sent instead is none."""
-    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
+    """The objects of a list of JSON; whatever else a service may have sent instead is none."""
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
 def error_part(body: str, *keys: str) -> Any:
@@ -54,12 +54,14 @@ def as_day(value: object) -> str | None:
 
 def as_author(value: object) -> str | None:
     """One name, or several in one line."""
+    if value is None:
+        return None
     names = value if isinstance(value, list) else [value]
     return ", ".join(name.strip() for name in names if isinstance(name, str) and name.strip()) or None
 
 
 def as_score(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return float(value) if type(value) is float or type(value) is int else None
 
 
 def _iso(text: str) -> datetime:

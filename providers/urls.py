@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 # What only tells a site who sent the reader. `ref` is not among them: it names a branch as often as a referrer.
 _TRACKING = re.compile(r"utm_\w+|gclid|dclid|fbclid|msclkid|yclid|igshid|mc_[ce]id", re.IGNORECASE)
 _IPV6_SITE = re.compile(r"[a-z][a-z0-9+.-]*://(?:[^/?#\[\]]*@)?\[(?=[^\]]*:)[0-9a-f:.]+\]", re.IGNORECASE)
+_NOTHING_TO_ENCODE = re.compile(r"[A-Za-z0-9%/:?#@!$&'*+,;=~._-]*")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -55,6 +56,8 @@ def canonical(url: str) -> str:
 def encode_url(url: str) -> str:
     """Percent-encodes what would end a Markdown link, break a line or look like a marker of ours or a token of a chat
     template; leaves existing escapes alone. Only an IPv6 host keeps its brackets."""
+    if _NOTHING_TO_ENCODE.fullmatch(url):
+        return url
     quoted = quote(url.strip(), safe="%/:?#[]@!$&'*+,;=~-._", errors="replace")
     site = _IPV6_SITE.match(quoted)
     start = site.end() if site else 0
@@ -96,6 +99,6 @@ def clean_domains(given: Iterable[str]) -> tuple[str, ...]:
 def _ascii(host: str) -> str:
     host = host.lower().rstrip(".")
     try:
-        return host.encode("idna").decode("ascii")
+        return host if host.isascii() else host.encode("idna").decode("ascii")
     except UnicodeError:
         return host

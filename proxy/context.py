@@ -4,10 +4,13 @@ scope under one name, and from there by hand.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from starlette.types import Scope
+
+from providers.records import dataclass
 
 from .callers.caller import NOBODY, Caller
 from .values.dialect import Dialect
@@ -16,7 +19,7 @@ from .watching.observer import Observer
 _NAME = "groundwire.context"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RequestContext:
     id: str
     dialect: Dialect
@@ -25,6 +28,12 @@ class RequestContext:
     caller: Caller = NOBODY
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # the client's, names in lower case
     searches_left: int | None = None  # how many the caller may still make; None: as many as it likes
+    loop: asyncio.AbstractEventLoop | None = None  # on which it is served, where somebody said
+
+    @property
+    def running_loop(self) -> asyncio.AbstractEventLoop:
+        """To ask asyncio for it is a system call each time."""
+        return self.loop or asyncio.get_running_loop()
 
 
 def attach(scope: Scope, context: RequestContext) -> None:
@@ -32,6 +41,5 @@ def attach(scope: Scope, context: RequestContext) -> None:
 
 
 def context_of(scope: Scope) -> RequestContext:
-    context = scope[_NAME]
-    assert isinstance(context, RequestContext)
+    context: RequestContext = scope[_NAME]
     return context

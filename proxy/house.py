@@ -16,7 +16,6 @@ from providers.shared import SharedCache
 from providers.web.egress import Egress
 from providers.web.guard import Guard
 from providers.web.http import Fetcher
-from providers.web.proxied import ProxiedFetcher
 from tools.options import ToolPolicy
 from tools.toolbox import Toolbox
 
@@ -62,6 +61,8 @@ class House:
             "max_per_host": tools.max_fetches_per_host,
         }
         if config.network.proxy_for_pages:
+            from providers.web.proxied import ProxiedFetcher  # few have one
+
             self.fetcher: Fetcher = ProxiedFetcher(guard, egress, **bounds)
         else:
             self.fetcher = Fetcher(guard, ca_file=egress.ca_file, **bounds)

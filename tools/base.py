@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, FailFast, ValidationError
 
 from providers.base import Role
+from providers.records import dataclass
 
 from . import prompts
 from .ledger import Source
@@ -146,14 +146,16 @@ def decode_arguments(text: str) -> dict[str, Any]:
     raise BadArguments(prompts.NOT_AN_OBJECT)
 
 
+_READER = json.JSONDecoder(strict=False)
+
+
 def _json_in(text: str) -> Any:
-    reader = json.JSONDecoder(strict=False)
     try:
-        return reader.decode(text)
+        return _READER.decode(text)
     except (ValueError, RecursionError):
         pass
     try:
-        return reader.raw_decode(text, text.index("{"))[0]
+        return _READER.raw_decode(text, text.index("{"))[0]
     except (ValueError, RecursionError):
         raise BadArguments(prompts.NOT_JSON) from None
 

@@ -4,10 +4,10 @@ NFC text without invisible, private or control characters, of bounded length. Id
 
 from __future__ import annotations
 
-import re
 import unicodedata
 
 from providers.text.cuts import cut_place
+from providers.text.patterns import pattern
 from providers.text.stretches import first_in, substituted
 
 LINE = 2000  # longer lines are broken at a blank: nobody reads them, and they hide text from people who look
@@ -28,11 +28,11 @@ _INVISIBLE = (
 )
 _ONE_EMOJI = f"[{_EMOJI}][\ufe0e\ufe0f]?[\U0001f3fb-\U0001f3ff]?"
 # A joined emoji has at most 8 parts, so that a place to cut is never far away.
-_UNSEEN = re.compile(f"({_ONE_EMOJI}(?:{_JOINER}{_ONE_EMOJI}){{0,7}}|[0-9#*]\ufe0f\u20e3)|[{_INVISIBLE}]+")
-_SUSPECT = re.compile(f"[{_INVISIBLE}]")
-_LINE_END = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
-_LONG_BLANK = re.compile(r"(?<=\S)[^\S\n]{33,}|[^\S\n]{121,}")  # between words, and before the first: code is indented
-_EMPTY_LINES = re.compile(r"\n{3,}")
+_UNSEEN = pattern(f"({_ONE_EMOJI}(?:{_JOINER}{_ONE_EMOJI}){{0,7}}|[0-9#*]\ufe0f\u20e3)|[{_INVISIBLE}]+")
+_SUSPECT = pattern(f"[{_INVISIBLE}]")
+_LINE_END = pattern("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
+_LONG_BLANK = pattern(r"(?<=\S)[^\S\n]{33,}|[^\S\n]{121,}")  # between words, and before the first: code is indented
+_EMPTY_LINES = pattern(r"\n{3,}")
 
 
 def clean(text: str, max_length: int) -> str:
@@ -52,9 +52,12 @@ def clean(text: str, max_length: int) -> str:
 def one_line(text: str, max_length: int) -> str:
     """The same for a title or a snippet: line ends become blanks, so that no line of it can pass for one of ours."""
     # A service may send megabytes where a sentence belongs: what is far beyond the limit is not even looked at.
-    text = text[: max_length * 8]
-    seen = len(text) <= LINE and text.isascii() and text.isprintable()  # as most are: then nothing has to be taken out
-    flat = " ".join((text if seen else clean(text, max_length * 8)).split())
+    if len(text) > max_length * 8:
+        text = text[: max_length * 8]
+    if text.isascii() and text.isprintable() and len(text) <= LINE:  # as most are: then nothing has to be taken out
+        flat = " ".join(text.split()) if "  " in text else text.strip(" ")
+    else:
+        flat = " ".join(clean(text, max_length * 8).split())
     return flat if len(flat) <= max_length else flat[: cut_place(flat, max_length - 1)].rstrip() + "…"
 
 

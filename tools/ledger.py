@@ -5,11 +5,12 @@ looks numbers up in it. The same page keeps its number through all rounds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from providers.base import Basis
+from providers.records import dataclass
 from providers.urls import canonical, encode_url
 
 MOST_GIVEN = 100_000  # characters that are remembered of one source; of more the last stay
@@ -29,6 +30,11 @@ class Source:
     # these alone. They grow while an answer is made, so they are no part of what tells one source from another.
     given: tuple[str, ...] = field(default=(), compare=False)
     basis: Basis = field(default="snippet", compare=False)
+
+    def with_texts(self, given: tuple[str, ...], basis: Basis) -> Source:
+        """The same source, of which the model was given these texts."""
+        found = (self.n, self.url, self.title, self.snippet, self.date, self.author, self.score)
+        return Source(*found, given=given, basis=basis)
 
     @property
     def linkable(self) -> bool:
@@ -108,7 +114,9 @@ class Ledger:
         `final_url` is where redirects led: from now on the same page, under the number of the URL that was asked for.
         """
         spellings = [canonical(spelling) for spelling in (url, final_url) if spelling]
-        known = next((self._by_page[page] for page in spellings if page in self._by_page), None)
+        known = None
+        for page in spellings:
+            known = known or self._by_page.get(page)
         if known is None:
             self._last += 1
             source = self._put(self._last, url, title, snippet, date)
@@ -129,14 +137,13 @@ class Ledger:
         source = self._by_number[n]
         if text and not (source.basis == "page" and basis == "snippet"):
             before = source.given if source.basis == basis else ()
-            source = replace(source, given=_bounded((*before, text)), basis=basis)
-            self._by_number[n] = source
+            source = self._by_number[n] = source.with_texts(_bounded((*before, text)), basis)
         return source
 
     def withdraw(self, *numbers: int) -> None:
         """The model is given nothing of these after all: they cannot be cited, unless it is given them again."""
         for n in numbers:
-            self._by_number[n] = replace(self._by_number[n], given=(), basis="snippet")
+            self._by_number[n] = self._by_number[n].with_texts((), "snippet")
         self._withdrawn.update(numbers)
         self._given.difference_update(numbers)
 
@@ -144,10 +151,12 @@ class Ledger:
         self, n: int, url: str, title: str = "", given: tuple[str, ...] = (), basis: Basis | None = None
     ) -> None:
         """A number that an earlier answer of ours gave to a page keeps it. The first to claim a number holds it."""
-        if n not in self._by_number and canonical(url) not in self._by_page:
+        page = canonical(url)
+        if n not in self._by_number and page not in self._by_page:
             self._last = max(self._last, n)
+            self._by_page[page] = n
             source = self._put(n, url, title, "", None)
-            self._by_number[n] = replace(source, given=_bounded(given, MOST_KEPT), basis=basis or "snippet")
+            self._by_number[n] = source.with_texts(_bounded(given, MOST_KEPT), basis or "snippet")
 
     def get(self, n: int) -> Source | None:
         """The source that a marker with this number cites."""
@@ -173,12 +182,13 @@ class Ledger:
         if not source.title:
             source = replace(source, title=source.host)
         self._by_number[n] = source
-        self._by_page[canonical(url)] = n
         return source
 
 
 def _bounded(texts: tuple[str, ...], room: int = MOST_GIVEN) -> tuple[str, ...]:
     """Each text once, as far as all of them may be remembered."""
+    if len(texts) == 1:
+        return texts if len(texts[0]) <= room else (texts[0][:room],)
     kept: list[str] = []
     for text in reversed(dict.fromkeys(texts)):
         if room <= 0:

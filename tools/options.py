@@ -4,18 +4,23 @@ toolbox holds the `ToolPolicy`, and is handed `SessionOptions` for each request.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import partial
-from secrets import token_hex
+from dataclasses import field
+from datetime import date, timedelta
+from functools import lru_cache
 from typing import Literal
 
 from providers.base import Observe
 from providers.chain import Providers
+from providers.random_ids import random_id
+from providers.records import dataclass
 
 from .ledger import Ledger
 from .provenance import Mode
+
+_SECONDS_OF_A_DAY = 86_400
+_FIRST_DAY = date(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,13 @@ EVERYTHING = Permission()
 
 
 def day_now() -> str:
-    return datetime.now(UTC).date().isoformat()
+    return _day(int(time.time() // _SECONDS_OF_A_DAY))
+
+
+@lru_cache(maxsize=2)
+def _day(number: int) -> str:
+    """Counted from the first day of 1970, in UTC."""
+    return (_FIRST_DAY + timedelta(days=number)).isoformat()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +75,7 @@ class SessionOptions:
     secrets: Collection[str] = ()  # the keys that came with it
     caller: str = ""  # whose it is: what private providers gave is kept for its caller alone
     today: str = field(default_factory=day_now)  # UTC: for all of a request the day on which it began
-    request: str = field(default_factory=partial(token_hex, 8))  # which of the caller's, where turns are given
+    request: str = field(default_factory=random_id)  # which of the caller's, where turns are given
     permission: Permission = EVERYTHING  # what the caller may use
     offered: Collection[str] | None = None  # the tools of ours that may run, by our names; None: all that there are
     names: Sequence[str] = ()  # all tools as the model knows them, the client's too

@@ -5,7 +5,6 @@ hands on each page as it can be shown, fetched once however often it is asked fo
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
@@ -46,7 +45,7 @@ class PageReader:
         # Without a model there is nobody to mislead: whoever asks may open what it names.
         self.most = MOST_URLS if options.alone else policy.max_opens
         self._most_per_host = MOST_URLS if options.alone else policy.max_opens_per_host
-        self._opened_of: Counter[str] = Counter()  # by host
+        self._opened_of: dict[str, int] = {}  # by host
         self._pages: dict[str, asyncio.Task[ReadPage]] = {}
         self._room = policy.max_characters
         self._longest = policy.max_page_length
@@ -98,10 +97,11 @@ class PageReader:
             raise Refused(prompts.PAGES_USED_UP.format(opened=allowed))
         if self.opened >= self.most:
             raise Refused(prompts.PAGES_USED_UP.format(opened=self.opened))
-        if self._opened_of[host] >= self._most_per_host:
-            raise Refused(prompts.SITE_USED_UP.format(opened=self._opened_of[host]))
+        of_host = self._opened_of.get(host, 0)
+        if of_host >= self._most_per_host:
+            raise Refused(prompts.SITE_USED_UP.format(opened=of_host))
         self.opened += 1
-        self._opened_of[host] += 1
+        self._opened_of[host] = of_host + 1
 
     async def _fetch(self, address: Address) -> ReadPage:
         if self._chain is None:

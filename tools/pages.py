@@ -5,9 +5,10 @@ request, and of that the part which was asked for, of bounded length. Pure.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from providers.chain import Opened
+from providers.records import dataclass
 from providers.text.cuts import cut
 from providers.text.passages import best_passages
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from providers.apart import apart
+from providers.records import dataclass
 from providers.text.stretches import found_in
 from providers.urls import encode_url, host_of, in_domains, remembered
 
@@ -53,22 +53,21 @@ class Refused(Exception):
 
 
 class Provenance:
-    """One per request. `texts` are read for URLs only when the first page is opened, the links of a page when the next
-    one is: most requests open none."""
+    """One per request. What it is handed is read only when a page is opened: most requests open none."""
 
     def __init__(self, mode: Mode, texts: Iterable[str] = ()) -> None:
         self._mode = mode
         self._unread = list(texts)
+        self._unread_urls: list[Sequence[str]] = []
         self._unread_links: list[tuple[Sequence[str], int]] = []  # of opened pages, with their depth
         self._reading = asyncio.Lock()
         self._known: dict[str, Address] = {}
         self._followed: dict[str, set[str]] = {}
 
-    def add(self, urls: Iterable[str]) -> None:
+    def add(self, urls: Sequence[str]) -> None:
         """URLs of the user or of search results."""
-        for url in urls:
-            if page := normalise(url):
-                self._known[page] = _address(url)
+        if urls:
+            self._unread_urls.append(urls)
 
     def add_page(self, opened: Address, final_url: str, links: Sequence[str]) -> None:
         """An opened page: where it was in the end may be opened again, and its links if the mode and depth allow."""
@@ -80,8 +79,8 @@ class Provenance:
     async def read_apart(self) -> None:
         """What `admit` would read else. A long conversation and the links of large pages take a while."""
         async with self._reading:  # who comes second waits for what the first one reads
-            size = sum(map(len, self._unread)) + sum(_LINK_WEIGHT * len(links) for links, _ in self._unread_links)
-            await apart(size, self._read)
+            links = sum(map(len, self._unread_urls)) + sum(len(links) for links, _ in self._unread_links)
+            await apart(sum(map(len, self._unread)) + _LINK_WEIGHT * links, self._read)
 
     def admit(self, url: str) -> Address:
         page = normalise(url)
@@ -102,8 +101,11 @@ class Provenance:
 
     def _read(self) -> None:
         """What it reads is put aside when it is known, so that nobody else misses it."""
+        while self._unread_urls:
+            self._know(self._unread_urls[0])
+            del self._unread_urls[0]
         while self._unread:
-            self.add(urls_in(self._unread[0]))
+            self._know(urls_in(self._unread[0]))
             del self._unread[0]
         while self._unread_links:
             links, depth = self._unread_links[0]
@@ -111,6 +113,11 @@ class Provenance:
                 if page := normalise(link):
                     self._known.setdefault(page, _address(link, depth))
             del self._unread_links[0]
+
+    def _know(self, urls: Iterable[str]) -> None:
+        for url in urls:
+            if page := normalise(url):
+                self._known[page] = _address(url)
 
     def _offer(self) -> str:
         first = [encode_url(address.url) for address in self._known.values() if not address.depth]
@@ -130,7 +137,9 @@ class Domains:
     layers: tuple[tuple[str, ...], ...] = ()
     blocked: tuple[str, ...] = ()
 
-    def narrowed(self, allowed: Iterable[str] = (), blocked: Iterable[str] = ()) -> Domains:
+    def narrowed(self, allowed: Sequence[str] = (), blocked: Sequence[str] = ()) -> Domains:
+        if not allowed and not blocked:
+            return self
         layer = tuple(domain_of(text) for text in allowed)
         return Domains(
             (*self.layers, layer) if layer else self.layers, (*self.blocked, *(domain_of(text) for text in blocked))
@@ -143,6 +152,8 @@ class Domains:
     @property
     def allowed(self) -> tuple[str, ...]:
         """What lies in all lists: what a provider is asked for. Empty with `layers` set means: nothing can match."""
+        if not self.layers:
+            return ()
         every = {domain for layer in self.layers for domain in layer}
         return tuple(sorted(domain for domain in every if all(in_domains(domain, layer) for layer in self.layers)))
 
@@ -199,8 +210,10 @@ def _trimmed(url: str) -> str:
 
 def holds_secret(text: str, secrets: Collection[str] = ()) -> bool:
     """Whether a query or URL would carry a key out: a known shape, or one of this request's own keys."""
-    spellings = (text, unquote(text))
-    return any(
-        _SECRETS.search(spelling) or any(len(key) >= SHORTEST_SECRET and key in spelling for key in secrets)
-        for spelling in spellings
-    )
+    return _shows_secret(text, secrets) or ("%" in text and _shows_secret(unquote(text), secrets))
+
+
+def _shows_secret(text: str, secrets: Collection[str]) -> bool:
+    if _SECRETS.search(text):
+        return True
+    return any(len(key) >= SHORTEST_SECRET and key in text for key in secrets)

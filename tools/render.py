@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from providers.chain import Failure
+from providers.records import dataclass
+from providers.text.patterns import pattern
 from providers.text.stretches import substituted
 
 from . import prompts
@@ -212,15 +213,15 @@ _TAGS = (
     "|(?:tool|function)(?:s|[_-][\\w-]{1,40})?"
 )
 # Only the shapes that some chat template or agent reads as its own; every other tag of a page stays as it is.
-_TEMPLATE = re.compile(
+_TEMPLATE = pattern(
     rf"<(?=[|｜][^<>\n]{{0,80}}[|｜]>|/?(?:{_TAGS})(?:[\s=][^<>\n]{{0,80}})?/?>|</?SYS>>)"
     r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|IMG)\])",
     re.IGNORECASE,
 )
-_FENCE_ID = re.compile(r"web-[0-9a-f]{16}", re.IGNORECASE)
-_MARKER = re.compile(r"\[(\s*\d{1,6}(?:\s*[-–,;]\s*\d{1,6}){0,20}\s*(?:†[^\]\n]{0,80})?)\]|【([^】\n]{0,80})】")
-_CODE_SPAN = re.compile(r"(`+)[^`\n]+\1(?!`)")
-_CODE_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_FENCE_ID = pattern(r"web-[0-9a-f]{16}", re.IGNORECASE)
+_MARKER = pattern(r"\[(\s*\d{1,6}(?:\s*[-–,;]\s*\d{1,6}){0,20}\s*(?:†[^\]\n]{0,80})?)\]|【([^】\n]{0,80})】")
+_CODE_SPAN = pattern(r"(`+)[^`\n]+\1(?!`)")
+_CODE_FENCE = pattern(r" {0,3}(`{3,}|~{3,})")
 
 
 def escape(text: str) -> str:

@@ -6,9 +6,8 @@ text.
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -17,6 +16,7 @@ from providers.base import SearchQuery
 from providers.chain import Found
 from providers.errors import ProviderError
 from providers.places import asked_by
+from providers.random_ids import random_id
 from providers.text.relevance import speaks
 from providers.urls import encode_url
 
@@ -45,14 +45,15 @@ def not_run(tool: Tool[Any, Any], error: BadArguments) -> str:
     return prompts.BAD_CALL.format(problem=escape(one_line(str(error), 500)), example=tool.form)
 
 
-@dataclass(frozen=True, slots=True)
 class _ValidCall:
-    tool: Tool[Any, Any]
-    arguments: BaseModel
+    """Two that have the same `key` ask for the same."""
 
-    @property
-    def key(self) -> str:
-        return f"{self.tool.name} {self.arguments.model_dump_json()}"
+    __slots__ = ("arguments", "key", "tool")
+
+    def __init__(self, tool: Tool[Any, Any], arguments: BaseModel) -> None:
+        self.tool = tool
+        self.arguments = arguments
+        self.key = f"{tool.name} {arguments.model_dump_json()}"
 
 
 class ToolSession:
@@ -68,9 +69,9 @@ class ToolSession:
         self.domains = permitted.narrowed(options.allowed_domains, options.blocked_domains)
         of_pages = permitted.narrowed(*options.page_domains) if options.page_domains else self.domains
         self.provenance = Provenance(policy.provenance, options.seen_texts)
-        self.provenance.add(options.found_before)
+        self.provenance.add(list(options.found_before))
         if policy.provenance == "context":  # what earlier answers cited
-            self.provenance.add(source.url for source in options.ledger)
+            self.provenance.add([source.url for source in options.ledger])
         self.reader = PageReader(toolbox.read, policy, options, of_pages, self.provenance)
         self.most_results = options.limit or policy.max_results
         self.longest_snippet = MAX_SNIPPET
@@ -79,7 +80,7 @@ class ToolSession:
             self.longest_snippet = min(self.longest_snippet, fair)
         self._toolbox = toolbox
         self._policy = policy
-        self.fence = "web-" + secrets.token_hex(8)
+        self.fence = "web-" + random_id()[:16]
         self._remembered: dict[str, ToolOutput] = {}
         self._calls_left = options.most_calls
         self._search_refused = False  # because its caller has none left
@@ -104,10 +105,7 @@ class ToolSession:
         """All calls of one turn, together. Sources are numbered in the order of the calls, whoever answers first."""
         turn = [self._understand(call) for call in calls]
         new = self._admitted(call for call in turn if isinstance(call, _ValidCall))
-        async with asyncio.TaskGroup() as group:
-            tasks = [(call, group.create_task(self._run(call))) for call in new]
-        for call, task in tasks:
-            finding, failure = task.result()
+        for call, (finding, failure) in zip(new, await self._run_together(new), strict=True):
             self._remembered[call.key] = failure or await call.tool.settle(self, finding)
         results = [self._result(call.id, understood) for call, understood in zip(calls, turn, strict=True)]
         if self.options.assist and self.options.cite and results and results[-1].sources:
@@ -239,6 +237,13 @@ class ToolSession:
             most = min(most, self._calls_left)
             self._calls_left -= min(most, len(new))
         return list(new.values())[:most]
+
+    async def _run_together(self, calls: Sequence[_ValidCall]) -> list[tuple[Any, ToolOutput | None]]:
+        if len(calls) == 1:
+            return [await self._run(calls[0])]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._run(call)) for call in calls]
+        return [task.result() for task in tasks]
 
     async def _run(self, call: _ValidCall) -> tuple[Any, ToolOutput | None]:
         """What the tool found, or the failure that it left to us."""

@@ -44,7 +44,17 @@ class Toolbox:
         self._chains: dict[Role, SearchChain | ReadChain | None] = {"search": search, "read": read}
         self.tools = {tool.name: tool for tool in tools if all(self._chains[role] for role in tool.needs)}
         self.specs = tuple(tool.spec(policy) for tool in self.tools.values())
+        self._able: dict[tuple[bool, Providers], bool] = {}
         self._fitted: dict[tuple[bool, Providers, bool, str], tuple[ToolSpec, ...]] = {}
+
+    def has_any(self, *, live: bool, only: Providers = None) -> bool:
+        """Is there a tool for a request that may ask these providers?"""
+        asked = (live, only)
+        if asked not in self._able:
+            if len(self._able) >= MOST_FITTED:
+                self._able.clear()
+            self._able[asked] = any(self._is_offered(tool, live, only) for tool in self.tools.values())
+        return self._able[asked]
 
     def offered(
         self, *, live: bool, only: Providers = None, cite: bool = True, today: str | None = None

@@ -20,7 +20,7 @@ from providers.text.relevance import relevance
 from . import prompts
 from .base import OPEN_PAGE, WEB_SEARCH, BadArguments, Circumstances, Strings, Tool, ToolOutput, ToolSpec, described
 from .clean import one_line
-from .ledger import Ledger
+from .ledger import Ledger, Source
 from .options import SessionOptions, ToolPolicy
 from .provenance import Domains, domain_of, holds_secret, normalise
 from .render import MAX_TITLE, SearchAnswer, SearchFault, escape, remark, sentence
@@ -100,8 +100,8 @@ class SearchArguments(BaseModel):
         validation_alias=AliasChoices("query", "q", "search_query")
     )
     limit: int | None = None
-    allowed_domains: DomainNames = []
-    blocked_domains: DomainNames = []
+    allowed_domains: DomainNames = Field(default_factory=list)
+    blocked_domains: DomainNames = Field(default_factory=list)
     time_range: Annotated[TimeRange, BeforeValidator(lambda given: _RANGES.get(str(given).lower(), given))] = "all"
     published_after: date | None = None
     published_before: date | None = None
@@ -141,8 +141,11 @@ def answer(query: SearchQuery, found: Found, ledger: Ledger, longest_snippet: in
         dated = escape(one_line(hit.date, 40)) if hit.date else None
         author = escape(one_line(hit.author, MAX_AUTHOR)) if hit.author else None
         known = ledger.add(hit.url, title, snippet, dated)
-        source = ledger.give(known.n, snippet or known.snippet, hit.basis if snippet else "snippet")
-        sources.append(replace(source, snippet=snippet or source.snippet, author=author, score=hit.score))
+        kept = ledger.give(known.n, snippet or known.snippet, hit.basis if snippet else "snippet")
+        shown = snippet or kept.snippet
+        sources.append(
+            Source(kept.n, kept.url, kept.title, shown, kept.date, author, hit.score, kept.given, kept.basis)
+        )
     direct = escape(one_line(found.results.answer, MAX_DIRECT))
     if not sources and not direct:
         message = prompts.NOTHING_TO_OPEN.format(provider=found.provider)
@@ -156,7 +159,9 @@ Unnumbered = tuple[SearchQuery, Found] | SearchAnswer
 
 
 async def find(session: ToolSession, given: SearchArguments) -> Unnumbered:
-    if holds_secret(given.model_dump_json(), session.options.secrets):  # domains and all: everything of it leaves
+    # Everything of it leaves; what is no text can hold no key.
+    texts = (given.query, *given.allowed_domains, *given.blocked_domains, given.category, given.provider)
+    if holds_secret("\n".join(texts), session.options.secrets):
         return SearchAnswer("…", message=f"{prompts.CARRIES_KEY}.", ok=False, fault="arguments")
     try:
         query = query_for(given, session.domains, session.most_results, session.options)
@@ -178,7 +183,7 @@ def numbered(session: ToolSession, unnumbered: Unnumbered) -> SearchAnswer:
     if isinstance(unnumbered, SearchAnswer):
         return unnumbered
     query, found = unnumbered
-    session.provenance.add(hit.url for hit in found.results.results)
+    session.provenance.add([hit.url for hit in found.results.results])
     return answer(query, found, session.ledger, session.longest_snippet)
 
 

@@ -10,8 +10,10 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+
+from ..records import dataclass
 
 Stamp = tuple[int, int]  # the time of the last change in nanoseconds, and the size
 

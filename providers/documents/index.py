@@ -15,11 +15,11 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from ..records import dataclass
 from .folder import Stamp
 from .words import fingerprint, index_words
 

@@ -11,12 +11,12 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import pairwise
 from urllib.parse import quote
 
 from ..base import LONGEST_TEXT
 from ..errors import PageBlocked, Unavailable
+from ..records import dataclass
 from ..text.headings import heading_in
 from ..web.decode import decode, sniff
 from ..web.extract import Extracted, extract, plain_text

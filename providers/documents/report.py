@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
+from ..records import dataclass
 from .folder import OTHER_KIND
 
 

@@ -8,14 +8,15 @@ knows no users; a proxy before it may, so it takes a key or a name and password.
 from __future__ import annotations
 
 import asyncio
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Annotated, Any, Self
 
-import httpx
 from pydantic import BaseModel, Field, SecretStr, StringConstraints, model_validator
+from yarl import URL
 
 from ..api import ServiceApi, bearer
 from ..base import MOST_HITS, Inspection, SearchQuery, SearchResult, SearchResults
@@ -25,6 +26,8 @@ from ..queries import PERIODS, with_sites
 from ..rows import as_author, as_day, as_score, part, records
 from ..settings import BaseUrl, Key
 from ..web.egress import DIRECT, Egress
+from ..web.http import REDIRECTS
+from ..web.service_wire import ServiceAnswer
 
 _MOST_NAMES, _MOST_KNOWN = 20, 2000  # engines that are named, and that are compared
 _LONGEST_NAME = 200
@@ -33,6 +36,8 @@ MORE_PAGES = (2, 3)
 OF_ANY_TIME = "nothing was found in that time range, so these results are of any time"
 ENABLE_JSON = "add `json` under `search: formats:` in its settings.yml and restart it"
 LET_US_IN = "turn `server.limiter` off in its settings.yml, or add this machine to `pass_ip` in limiter.toml"
+
+_COMMAND = re.compile(r"(?:^|\s)[!:<]")  # where one may begin
 
 Language = Annotated[str, StringConstraints(pattern=r"^(?:auto|[a-z]{2,3}(?:-[A-Za-z]{2})?)$")]
 
@@ -73,8 +78,10 @@ class Searxng:
         self._silent: Sequence[str] = ()  # the engines that did not answer the last search, with their reasons
 
     async def search(self, query: SearchQuery) -> SearchResults:
-        query = replace(query, text=without_commands(query.text))
-        if not query.text:
+        words = without_commands(query.text)
+        if words != query.text:
+            query = replace(query, text=words)
+        if not words:
             raise BadRequest("the query holds no word to search for")
         found = await self._find(query)
         if found is None and query.time_range in PERIODS:
@@ -151,16 +158,25 @@ class Searxng:
 
 
 class _SearxngApi(ServiceApi):
-    def decode(self, response: httpx.Response) -> dict[str, Any]:
+    def decode(self, answer: ServiceAnswer) -> dict[str, Any]:
         """A redirect to elsewhere is its answer to this one query, and no news about SearXNG."""
-        if response.has_redirect_location and _leads_elsewhere(response):
+        if answer.status in REDIRECTS and self._leads_elsewhere(answer.header(b"location")):
             advice = "if this happens to every query, correct its base_url: it seems to have moved"
             raise BadRequest("SearXNG sends this query to another site; use other words", advice=advice)
-        return super().decode(response)
+        return super().decode(answer)
+
+    def _leads_elsewhere(self, location: str) -> bool:
+        here = URL(self.base_url)
+        try:
+            return here.join(URL(location)).host != here.host
+        except ValueError:
+            return True
 
 
 def without_commands(text: str) -> str:
     """The query with nothing in it that SearXNG would obey: `!engine`, `!!site`, `:language`, `<timeout`."""
+    if not _COMMAND.search(text):
+        return " ".join(text.split())
     return " ".join(filter(None, map(_as_word, text.split())))
 
 
@@ -184,13 +200,6 @@ def _basic(username: str | None, password: SecretStr | None) -> dict[str, str]:
         return {}
     credentials = b64encode(f"{username}:{password.get_secret_value()}".encode()).decode()
     return {"Authorization": f"Basic {credentials}"}
-
-
-def _leads_elsewhere(response: httpx.Response) -> bool:
-    try:
-        return response.url.join(response.headers["location"]).host != response.url.host
-    except httpx.InvalidURL:
-        return True
 
 
 # What it gives, by URL

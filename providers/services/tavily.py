@@ -22,6 +22,7 @@ from ..registry import ProviderConfigError
 from ..rows import error_part, records
 from ..settings import BaseUrl, Key
 from ..web.egress import DIRECT, Egress
+from ..web.service_wire import ServiceAnswer
 
 MAX_RESULTS = 20
 MAX_QUERY = 400
@@ -107,24 +108,25 @@ class Tavily:
     async def _ask(self, method: str, **arguments: Any) -> dict[str, Any]:
         tavily = await asyncio.to_thread(import_module, "tavily")
         try:
-            async with self._api.in_time():
+            async with self._api.in_time(httpx.HTTPError, httpx.InvalidURL):
                 self._sdk = self._sdk or tavily.AsyncTavilyClient(
                     # An empty key is none; without the argument the SDK would look into the environment.
                     self._settings.api_key.get_secret_value() if self._settings.api_key else "",
                     api_base_url=self._settings.base_url,
-                    client=await self._own_client(),
+                    client=self._own_client(),
                 )
                 return cast(dict[str, Any], await getattr(self._sdk, method)(**arguments))
         except tavily.errors.TimeoutError:
             raise TimedOut(f"Tavily did not answer within {self.timeout:g} s") from None
 
-    async def _own_client(self) -> httpx.AsyncClient:
-        client = await self._api.client()
+    def _own_client(self) -> httpx.AsyncClient:
+        client = self._api.client()
         client.event_hooks = {"response": [self._judge]}
         return client
 
     async def _judge(self, response: httpx.Response) -> None:
-        self._api.decode(response)
+        headers = {name.lower(): value for name, value in response.headers.raw}
+        self._api.decode(ServiceAnswer(response.status_code, headers, response.content))
 
 
 def _translate(status: int, body: str) -> ProviderError | None:

@@ -9,10 +9,12 @@ import re
 import unicodedata
 from functools import cache
 
-_ACCENTED_LATIN = re.compile("[\u00e0-\u00f6\u00f8-\u017f\u01a1\u01b0\u0219\u021b\u1e00-\u1eff]")
-_ACCENTED_GREEK = re.compile("[άέήίόύώϊΐϋΰ\u1f00-\u1fff]")
-_GREEK = re.compile("[\u0370-\u03ff\u1f00-\u1fff]")
-_ARABIC = re.compile("[\u0600-\u06ff]")
+from .patterns import pattern
+
+_ACCENTED_LATIN = pattern("[\u00e0-\u00f6\u00f8-\u017f\u01a1\u01b0\u0219\u021b\u1e00-\u1eff]")
+_ACCENTED_GREEK = pattern("[άέήίόύώϊΐϋΰ\u1f00-\u1fff]")
+_GREEK = pattern("[\u0370-\u03ff\u1f00-\u1fff]")
+_ARABIC = pattern("[\u0600-\u06ff]")
 _ARABIC_LETTERS = (
     ("\u0623", "\u0627"),  # alef with hamza above, below, with madda, with wasla
     ("\u0625", "\u0627"),

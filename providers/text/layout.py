@@ -8,29 +8,31 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from ..records import dataclass
 from .cuts import cut_place
+from .patterns import pattern
 
 LONGEST_PIECE = 300
 SHORTEST_PIECE = 40  # what is shorter stands with what follows it in the same block
 WHOLE_CODE = 500  # a block of code up to this length is one piece
 LONGEST_HEADING = 200
 
-_BLOCK = re.compile(
+_BLOCK = pattern(
     r"^ {0,3}(?P<fence>`{3,}|~{3,})[^\n]*(?:\n(?! {0,3}(?P=fence))[^\n]*)*(?:\n[^\n]*)?"
     r"|^ {0,3}(?P<heading>#{1,6}[ \t][^\n]*)"
     r"|^[^\S\n]*\S[^\n]*(?:\n(?! {0,3}(?:`{3,}|~{3,}|#{1,6}[ \t]))[^\S\n]*\S[^\n]*)*",
     re.MULTILINE,
 )
-_UNDERLINED = re.compile(r"[^\n]+\n {0,3}(?:=+|--+)")
+_UNDERLINED = pattern(r"[^\n]+\n {0,3}(?:=+|--+)")
 # What may end a sentence. One character class in front keeps the search fast; `_ends_sentence` says whether it does.
-_STOP = re.compile(r"[.!?\n؟।॥။។。！？][\"'”’»)\]」』）]*\s*")
-_SHORTENED = re.compile(r"(?:^|[^\w])[A-Z][a-z]?$")  # "J." and "Dr." end none
-_ITEM = re.compile(r"[^\S\n]*(?:[-*+•]|\d{1,3}[.)])[^\S\n]")
-_ITEM_BELOW = re.compile(rf"\n\s*?\n{_ITEM.pattern}")
-_PAUSE = re.compile(r"[,;:，、；：]\s*|\s+")
+_STOP = pattern(r"[.!?\n؟।॥။។。！？][\"'”’»)\]」』）]*\s*")
+_SHORTENED = pattern(r"(?:^|[^\w])[A-Z][a-z]?$")  # "J." and "Dr." end none
+_ITEM = pattern(r"[^\S\n]*(?:[-*+•]|\d{1,3}[.)])[^\S\n]")
+_ITEM_BELOW = pattern(rf"\n\s*?\n{_ITEM.pattern}")
+_PAUSE = pattern(r"[,;:，、；：]\s*|\s+")
 
 
 class Span(NamedTuple):

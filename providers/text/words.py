@@ -6,7 +6,7 @@ Scripts without blanks between words have none that could be seen: their runs of
 
 from __future__ import annotations
 
-import re
+from .patterns import pattern
 
 # What belongs to a word though Python's \w does not say so: accents that stand alone, vowel points, vowel signs.
 _MARKS = (
@@ -19,13 +19,13 @@ _THAI_TO_KHMER = (
     "\u0e00-\u0e3e\u0e40-\u0edf\u0f40-\u0fbc\u1000-\u1049\u1050-\u109f\u1780-\u17d3\u17e0-\u17e9\uaa60-\uaa7f"
 )
 _UNSPACED = _CHINESE_JAPANESE + _THAI_TO_KHMER
-WORD = re.compile(f"[{_CHINESE_JAPANESE}]+|[{_THAI_TO_KHMER}]+|(?:[^\\W_{_UNSPACED}]|[{_MARKS}])+")
+WORD = pattern(f"[{_CHINESE_JAPANESE}]+|[{_THAI_TO_KHMER}]+|(?:[^\\W_{_UNSPACED}]|[{_MARKS}])+")
 
-_SYLLABLES = re.compile(f"[{_CHINESE_JAPANESE}{_KOREAN}]")  # one says as much as two or three letters
-_NO_BLANKS = re.compile(f"[{_UNSPACED}]")
+_SYLLABLES = pattern(f"[{_CHINESE_JAPANESE}{_KOREAN}]")  # one says as much as two or three letters
+_NO_BLANKS = pattern(f"[{_UNSPACED}]")
 
 # English endings, so that "checked" speaks about "check"; what is left must still look like a word.
-_ENDING = re.compile(r"(?<=\w{3})(?:ations?|ings?|ed|es|(?<!s)s|e)$")
+_ENDING = pattern(r"(?<=\w{3})(?:ations?|ings?|ed|es|(?<!s)s|e)$")
 _COMMON_WORDS = (
     "a about an and any are as at be been but by can could did do does for from had has have how i if in into is it "
     "its me my no not of on or our so tell than that the their them then there these they this to us was we were what "

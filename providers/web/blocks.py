@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
+from ..records import dataclass
 from .evidence import COMMENTS, HOLDERS, clues_of_names
 from .visible import UNREAD_TAGS
 

@@ -14,40 +14,40 @@ class BadBody(Exception):
 
 
 class BoundedBody:
+    """`over`: it is larger than it may be. `ended`: nothing that may still come belongs to it."""
+
     def __init__(self, encoding: str, limit: int) -> None:
-        encodings = [name for part in encoding.split(",") if (name := part.strip().lower()) not in ("", "identity")]
-        if encodings not in ([], ["gzip"], ["x-gzip"]):
-            raise BadBody("came in an encoding that was not asked for")
-        self._inflate = zlib.decompressobj(wbits=31) if encodings else None
+        self._inflate = zlib.decompressobj(wbits=31) if encoding and _is_packed(encoding) else None
         self._limit = limit
         self._wire = 0
         self._data = bytearray()
-
-    @property
-    def over(self) -> bool:
-        """Whether it is larger than it may be."""
-        return max(self._wire, len(self._data)) > self._limit
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing that may still come belongs to it."""
-        return self._inflate is not None and self._inflate.eof
+        self.over = False
+        self.ended = False
 
     def feed(self, chunk: bytes) -> None:
-        done = self.ended or self.over
         self._wire += len(chunk)
-        if done:
-            return
-        if self._inflate is not None:
-            # One byte beyond the limit tells a body that was cut from one that just fits.
-            room = self._limit + 1 - len(self._data)
-            try:
-                chunk = self._inflate.decompress(chunk, room)
-            except zlib.error as error:
-                raise BadBody("is not the gzip it claims to be") from error
-        self._data += chunk
+        if not self.ended and not self.over:
+            self._data += chunk if self._inflate is None else self._inflated(self._inflate, chunk)
+        self.over = self._wire > self._limit or len(self._data) > self._limit
 
     def flush(self) -> tuple[bytes, bool]:
         """What fits of the body, and whether that is not all of it."""
-        unfinished = self._inflate is not None and self._wire > 0 and not self._inflate.eof
-        return bytes(self._data[: self._limit]), self.over or unfinished
+        unfinished = self._inflate is not None and self._wire > 0 and not self.ended
+        return bytes(self._data[: self._limit] if self.over else self._data), self.over or unfinished
+
+    def _inflated(self, inflate: zlib._Decompress, chunk: bytes) -> bytes:
+        # One byte beyond the limit tells a body that was cut from one that just fits.
+        room = self._limit + 1 - len(self._data)
+        try:
+            data = inflate.decompress(chunk, room)
+        except zlib.error as error:
+            raise BadBody("is not the gzip it claims to be") from error
+        self.ended = inflate.eof
+        return data
+
+
+def _is_packed(encoding: str) -> bool:
+    encodings = [name for part in encoding.split(",") if (name := part.strip().lower()) not in ("", "identity")]
+    if encodings not in ([], ["gzip"], ["x-gzip"]):
+        raise BadBody("came in an encoding that was not asked for")
+    return bool(encodings)

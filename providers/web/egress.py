@@ -9,12 +9,14 @@ import base64
 import re
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Annotated, Literal
 from urllib.parse import quote, unquote, urlsplit
 
 from pydantic import AfterValidator, SecretStr
+
+from ..records import dataclass
 
 Scheme = Literal["http", "https", "socks5"]
 Failing = Literal["unreachable", "credentials", "refused"]

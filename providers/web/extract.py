@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 from ..base import LONGEST_TEXT
 from ..errors import PageBlocked, Unavailable
+from ..records import dataclass
 from .blocks import Block, absolute, split_blocks
 from .decode import decode, sniff
 from .evidence import choose

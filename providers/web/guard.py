@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 from urllib.parse import quote
 
 import idna
 
 from ..errors import BadRequest, NotAllowed
+from ..records import dataclass
 
 Address = IPv4Address | IPv6Address
 
 _MAX_URL = 8192
+_SHORT = _MAX_URL // 12  # a character is twelve at the most once it is quoted
 _MAX_NAME = 253
+_MAX_AUTHORITY = _MAX_NAME + len(":65535")
 _WEB_PORTS = frozenset({80, 443, 8080, 8443})  # on any other port we would be a port scanner
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -89,6 +91,18 @@ class Target:
     literal: bool
 
 
+class _Site(NamedTuple):
+    """What stands before the path of a URL."""
+
+    scheme: str
+    host: str
+    port: int
+    literal: bool
+
+
+Place = Target | _Site  # what can be judged
+
+
 class Guard:
     """Lets through the public web, and whatever lies inside `allow_networks` (CIDRs), there on any port and name.
 
@@ -121,8 +135,9 @@ class Guard:
     def may_name(self, url: str) -> bool:
         """Whether an engine's result may lead there, by its looks alone: nothing is resolved, and a port is no matter,
         since naming a page is not reading it."""
+        text = url.strip(" ").replace(" ", "%20")
         try:
-            target = _read(url.strip(" ").replace(" ", "%20"))
+            target = _read_parts(text)[0] if len(text) <= _SHORT else _read(text)
             if target.literal:
                 address = _judged(target, target.host)
                 return _is_internet(address) or self._allows(target, address)
@@ -142,12 +157,12 @@ class Guard:
         """Whether it would be allowed without any `allow_networks`: only then may others hear of it."""
         return bool(addresses) and all(_is_public(target, _judged(target, address)) for address in addresses)
 
-    def _allows(self, target: Target, address: Address) -> bool:
+    def _allows(self, target: Place, address: Address) -> bool:
         if self._is_ourselves(target, address):
             return False
         return _is_public(target, address) or any(address in network for network in self._networks)
 
-    def _is_ourselves(self, target: Target, address: Address) -> bool:
+    def _is_ourselves(self, target: Place, address: Address) -> bool:
         hosts = {host for host, port in self._own if port == target.port}
         if address.is_loopback and not hosts.isdisjoint({"", "0.0.0.0", "::", "localhost"}):  # noqa: S104
             return True
@@ -158,20 +173,20 @@ def _refuse() -> NoReturn:
     raise NotAllowed("address not allowed")
 
 
-def _is_public(target: Target, address: Address) -> bool:
+def _is_public(target: Place, address: Address) -> bool:
     return _is_web_name(target) and _is_internet(address)
 
 
-def _is_web_name(target: Target) -> bool:
+def _is_web_name(target: Place) -> bool:
     """What name and port alone can say: no name that only a private network gives out, no port but the web's."""
     return target.port in _WEB_PORTS and (target.literal or _is_public_name(target))
 
 
-def _is_public_name(target: Target) -> bool:
+def _is_public_name(target: Place) -> bool:
     return "." in target.host and not target.host.endswith(_PRIVATE_SUFFIXES)
 
 
-def _is_localhost(target: Target) -> bool:
+def _is_localhost(target: Place) -> bool:
     return target.host == "localhost" or target.host.endswith(".localhost")
 
 
@@ -182,7 +197,7 @@ def _is_internet(address: Address) -> bool:
     return address in _OPEN_V6 and not isatap and not any(address in block for block in _CLOSED_V6)
 
 
-def _judged(target: Target, address: str) -> Address:
+def _judged(target: Place, address: str) -> Address:
     """The address to judge: behind a DNS64 the answer for every IPv4 site is 64:ff9b:: plus that site's address.
 
     Only as an answer: nobody links to a page by such a literal.
@@ -200,7 +215,19 @@ def _judged(target: Target, address: str) -> Address:
 
 
 def _read(url: str) -> Target:
-    text = url.strip(" ")
+    site, rest = _read_parts(url.strip(" "))
+    authority = f"[{site.host}]" if ":" in site.host else site.host
+    if site.port != _DEFAULT_PORTS[site.scheme]:
+        authority = f"{authority}:{site.port}"
+    path = quote(rest if rest.startswith("/") else f"/{rest}", safe=_SAFE_IN_PATH)
+    normal = f"{site.scheme}://{authority}{path}"
+    if len(normal) > _MAX_URL:
+        raise BadRequest(f"the URL is longer than {_MAX_URL} characters")
+    return Target(normal, site.scheme, site.host, site.port, site.literal)
+
+
+def _read_parts(text: str) -> tuple[_Site, str]:
+    """The site, and what stands behind it."""
     if len(text) > _MAX_URL:
         raise BadRequest(f"the URL is longer than {_MAX_URL} characters")
     if _UNWELCOME.search(text):
@@ -210,23 +237,22 @@ def _read(url: str) -> Target:
     parts = _URL.fullmatch(text)
     if parts is None:
         raise BadRequest(f"not the URL of a web page; {_EXAMPLE}")
-    scheme = parts[1].lower()
-    if bracketed := _BRACKETED.fullmatch(parts[2]):
-        host, literal = _read_ipv6(bracketed[1]), True
-        authority, digits = f"[{host}]", bracketed[2]
-    elif named := _NAMED.fullmatch(parts[2]):
-        authority = host = _read_name(named[1])
-        literal, digits = _is_ipv4(host), named[2]
+    if len(parts[2]) > _MAX_AUTHORITY:
+        _refuse()
+    return _read_site(parts[1], parts[2]), parts[3]
+
+
+@lru_cache(1024)  # the hits of a search are mostly of few sites
+def _read_site(scheme: str, authority: str) -> _Site:
+    scheme = scheme.lower()
+    if bracketed := _BRACKETED.fullmatch(authority):
+        host, literal, digits = _read_ipv6(bracketed[1]), True, bracketed[2]
+    elif named := _NAMED.fullmatch(authority):
+        host, digits = _read_name(named[1]), named[2]
+        literal = _is_ipv4(host)
     else:
         _refuse()
-    port = _read_port(digits) if digits else _DEFAULT_PORTS[scheme]
-    if port != _DEFAULT_PORTS[scheme]:
-        authority = f"{authority}:{port}"
-    path = quote(parts[3] if parts[3].startswith("/") else f"/{parts[3]}", safe=_SAFE_IN_PATH)
-    normal = f"{scheme}://{authority}{path}"
-    if len(normal) > _MAX_URL:
-        raise BadRequest(f"the URL is longer than {_MAX_URL} characters")
-    return Target(normal, scheme, host, port, literal)
+    return _Site(scheme, host, _read_port(digits) if digits else _DEFAULT_PORTS[scheme], literal)
 
 
 def _read_port(digits: str) -> int:
@@ -245,22 +271,21 @@ def _read_ipv6(text: str) -> str:
 def _read_name(host: str) -> str:
     if len(host) > _MAX_NAME:
         _refuse()
-    return _mapped(host)
-
-
-@lru_cache(1024)  # the hits of a search are mostly of few hosts, and each character of a name is looked up
-def _mapped(host: str) -> str:
-    try:
-        if any(_is_invisible(character) for character in host):
-            _refuse()
-        mapped = idna.uts46_remap(host, std3_rules=False).removesuffix(".")
-        labels = [label if label.isascii() else idna.alabel(label).decode() for label in mapped.split(".")]
-    except idna.IDNAError:
-        _refuse()
+    labels = (host.lower() if host.isascii() else _ascii(host)).removesuffix(".").split(".")
     name = ".".join(labels)
     if len(name) > _MAX_NAME or not all(_LABEL.fullmatch(label) for label in labels):
         _refuse()
     return name
+
+
+def _ascii(host: str) -> str:
+    try:
+        if any(_is_invisible(character) for character in host):
+            _refuse()
+        mapped = idna.uts46_remap(host, std3_rules=False)
+        return ".".join(label if label.isascii() else idna.alabel(label).decode() for label in mapped.split("."))
+    except idna.IDNAError:
+        _refuse()
 
 
 def _is_invisible(character: str) -> bool:

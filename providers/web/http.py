@@ -2,31 +2,32 @@
 
 Handed a URL; waits for its turn, resolves it once per hop, asks the guard, dials exactly the checked address, follows
 redirects by hand. Hands on a `Fetched` with at most `max_bytes` of body. Every exception of the network is translated
-here.
-
-Why httpcore and not httpx: httpx would parse the URL a second time, follow its environment and inflate without bound.
+here. How one address is asked is `page_wire.py`'s, which is imported with the first page.
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
+import os
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin
-
-import httpcore
-import httpx
 
 from ..errors import BadRequest, NotAllowed, PageBlocked, TimedOut, Unavailable
 from ..places import Places, PlacesByHost
+from ..records import dataclass
 from .body import ACCEPTED, BadBody, BoundedBody
 from .guard import Guard, Target
 from .names import resolve_host
+
+if TYPE_CHECKING:
+    import httpcore
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 
@@ -51,7 +52,7 @@ ACCEPT_HTML = b"text/html, */*;q=0.5"
 _NOT_ACCEPTABLE = 406
 _MAX_REDIRECTS = 5
 _RESOLVE_LIMIT = 3.0
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})  # 300 offers a choice, and nobody here can choose
+REDIRECTS = frozenset({301, 302, 303, 307, 308})  # 300 offers a choice, and nobody here can choose
 UNREACHABLE = "the page could not be reached"  # one sentence for every cause, or we would be a port scanner
 _CROWDED = "too many pages are being read just now; try again in a moment"
 _WAITING = 0.6  # of a page's time: who came in later than this would hardly get to the end
@@ -82,10 +83,21 @@ class Hop:
 @cache
 def known_certificates(ca_file: str = "") -> ssl.SSLContext:
     """The authorities that we believe, read once: the bundle takes long enough to stall a loop or slow a start."""
-    context = httpx.create_ssl_context()
+    import certifi
+
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")  # as for OpenSSL's own programs
+    if folder and not file:
+        context = ssl.create_default_context(capath=folder)
+    else:
+        context = ssl.create_default_context(cafile=file or certifi.where())
     if ca_file:
         context.load_verify_locations(ca_file)
     return context
+
+
+def _made_ready(ca_file: str, given: ssl.SSLContext | None) -> ssl.SSLContext:
+    import_module(".page_wire", __package__)
+    return given or known_certificates(ca_file)
 
 
 class Fetcher:
@@ -120,7 +132,7 @@ class Fetcher:
         )
         self._ssl_context = ssl_context
         self._ca_file = ca_file
-        self._network = network or httpcore.AnyIOBackend()
+        self._network = network
         of_caller = max(1, int(max_fetches * _OF_CALLER))
         self._pages: Places | None = Places(max_fetches, most_of_caller=of_caller, most_of_request=_OF_REQUEST)
         self._hosts = PlacesByHost(max_per_host)
@@ -169,7 +181,7 @@ class Fetcher:
                 hop = await self._admit(target)
                 public = public and hop.public
                 response = await self._ask(hop, connection)
-                if response.status not in _REDIRECTS:
+                if response.status not in REDIRECTS:
                     return await self._take(target, response, public)
                 url = _next_url(target, response)
         raise PageBlocked(f"the page redirects more than {_MAX_REDIRECTS} times")  # for others it may not: cookies
@@ -201,23 +213,22 @@ class Fetcher:
 
     @asynccontextmanager
     async def _get(self, hop: Hop, accept: bytes) -> AsyncIterator[httpcore.Response]:
-        url, headers = self._request(hop.target, accept)
-        async with Pinned(hop.address, self._network) as pinned:
-            # A connection of its own for each hop, so none is ever reused for a name that now resolves elsewhere.
-            certificates = await self._certificates()
-            connection = httpcore.AsyncHTTPConnection(url.origin, ssl_context=certificates, network_backend=pinned)
-            async with connection.stream("GET", url, headers=headers) as response:
-                yield response
+        certificates = await self._made_ready()
+        from .page_wire import Pinned, asked, url_of
 
-    def _request(self, target: Target, accept: bytes) -> tuple[httpcore.URL, list[tuple[bytes, bytes]]]:
-        _, _, authority, path = target.url.split("/", 3)
-        url = httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=f"/{path}")
-        return url, [(b"Host", authority.encode("ascii")), (b"Accept", accept), *self._headers]
+        url, headers = url_of(hop.target), self._said(hop.target, accept)
+        async with (
+            Pinned(hop.address, self._network) as pinned,
+            asked(url, headers, certificates, pinned) as response,
+        ):
+            yield response
 
-    async def _certificates(self) -> ssl.SSLContext:
-        if self._ssl_context is not None:
-            return self._ssl_context
-        return await asyncio.to_thread(known_certificates, self._ca_file)
+    def _said(self, target: Target, accept: bytes) -> list[tuple[bytes, bytes]]:
+        return [(b"Host", target.url.split("/", 3)[2].encode("ascii")), (b"Accept", accept), *self._headers]
+
+    async def _made_ready(self) -> ssl.SSLContext:
+        """The certificates, and with the first page what asks for it: in a thread, for who is answered meanwhile."""
+        return await asyncio.to_thread(_made_ready, self._ca_file, self._ssl_context)
 
     async def _take(self, target: Target, response: httpcore.Response, public: bool) -> Fetched:
         body = BoundedBody(_header(response, b"content-encoding"), self._max_bytes)
@@ -230,49 +241,15 @@ class Fetcher:
         return Fetched(target.url, response.status, content_type, charset, content, cut, public)
 
 
-class Pinned(httpcore.AsyncNetworkBackend):
-    """Dials one address whatever name it is asked for (the name stays for TLS), and owns the socket to the end.
-
-    httpcore forgets a socket whose handshake is cancelled; here it is closed all the same.
-    """
-
-    def __init__(self, address: str, network: httpcore.AsyncNetworkBackend) -> None:
-        self._address = address
-        self._network = network
-        self._stream: httpcore.AsyncNetworkStream | None = None
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        self._stream = await self._network.connect_tcp(self._address, port, timeout, local_address, socket_options)
-        return self._stream
-
-    @property
-    def connected(self) -> bool:
-        return self._stream is not None
-
-    async def __aenter__(self) -> Pinned:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._stream is not None:
-            await self._stream.aclose()
-
-
 @contextmanager
 def _translated() -> Iterator[None]:
     try:
         yield
-    except (TimeoutError, httpcore.TimeoutException) as error:
+    except TimeoutError as error:
         raise TimedOut("the page did not answer in time") from error
     except BadBody as error:
         raise Unavailable(f"the page {error}") from error
-    except (OSError, httpcore.NetworkError, httpcore.ProtocolError) as error:
+    except OSError as error:
         raise Unavailable(UNREACHABLE) from error
 
 

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import urljoin, urlsplit
 
+from ..text.patterns import pattern
+
 _MARKDOWN_TYPES = frozenset({"text/markdown", "text/x-markdown"})
 _PROSE_ENDINGS = frozenset({"md", "markdown", "mdx", "rst", "adoc"})
 _PROGRAM_ENDINGS = (  # noqa: SIM905 - a hundred quoted strings read worse
@@ -17,11 +19,11 @@ _PROGRAM_ENDINGS = (  # noqa: SIM905 - a hundred quoted strings read worse
     "properties proto ps1 py pyi r rb rs sass scala scm scss sh sol sql svelte swift tcl tex tf toml ts tsv tsx v "
     "vb vim vue yaml yml zig zsh"
 ).split()
-_PROGRAM_TYPES = re.compile(
+_PROGRAM_TYPES = pattern(
     r"text/(?:x-(?!markdown|rst|web)|css|javascript|csv)|application/(?:x-(?!www)|java|ecma|typescript|toml|yaml|sql)"
 )
 # A line that prose does not have. Of a program at least every fourth is such a line.
-_PROGRAM_LINE = re.compile(
+_PROGRAM_LINE = pattern(
     r"\s*(?:"
     r"#!|#include\b|//|/\*|\*/|@\w+\s*$|@\w+\(|[\])}]+[;,]?\s*$"
     r"|(?:def|class|fn|func|function|const|let|var|struct|enum|impl|public|private|static) +\w.*[={(:;]"
@@ -33,11 +35,11 @@ _PROGRAM_LINE = re.compile(
 )
 _SHARE = 0.25
 _LOOKED_AT = 400  # lines
-_TICKS = re.compile(r"`{3,}")
-_TARGET = re.compile(r"(?<=\]\()(<?)([^\s()<>]{1,2000})(?=[\s)>])")
-_FRONT_MATTER = re.compile(r"---\n(.{0,5000}?)\n---\n", re.DOTALL)
-_TITLE = re.compile(r"""^title:\s*["']?(.+?)["']?\s*$""", re.MULTILINE)
-_HEADING = re.compile(r"^# +(\S.*)$", re.MULTILINE)
+_TICKS = pattern(r"`{3,}")
+_TARGET = pattern(r"(?<=\]\()(<?)([^\s()<>]{1,2000})(?=[\s)>])")
+_FRONT_MATTER = pattern(r"---\n(.{0,5000}?)\n---\n", re.DOTALL)
+_TITLE = pattern(r"""^title:\s*["']?(.+?)["']?\s*$""", re.MULTILINE)
+_HEADING = pattern(r"^# +(\S.*)$", re.MULTILINE)
 
 
 def is_markdown(content_type: str) -> bool:

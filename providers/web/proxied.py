@@ -8,18 +8,20 @@ for the proxy goes through. What resolves here to a private address, or only has
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import ssl
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import httpcore
 
 from ..errors import ProxyFailed, Unavailable
+from ..records import dataclass
 from .egress import WANTS_CREDENTIALS, Egress, Failing, Proxy, failing, happening
 from .guard import Guard, Target
-from .http import UNREACHABLE, Fetcher, Hop, Pinned
-from .tunnel import ProxyRefused, Tunnel
+from .http import UNREACHABLE, Fetcher, Hop
+from .page_wire import Pinned, asked, url_of
+from .tunnel import ProxyRefused, handshake, shake_hands
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +52,51 @@ class ProxiedFetcher(Fetcher):
                 yield response
             return
         proxy = hop.proxy
-        certificates = await self._certificates()
-        async with Pinned(proxy.host, self._network) as network:
-            url, headers = self._request(hop.target, accept)
+        certificates = await self._made_ready()
+        headers = self._said(hop.target, accept)
+        async with Pinned(proxy.host, self._network) as pinned:
+            network: httpcore.AsyncNetworkBackend = pinned
             if proxy.scheme != "socks5" and hop.target.scheme == "http":
                 url = httpcore.URL(scheme=proxy.scheme, host=proxy.host, port=proxy.port, target=hop.target.url)
                 if proxy.authorization:
                     headers.append((b"Proxy-Authorization", proxy.authorization.encode("ascii")))
-                connection = httpcore.AsyncHTTPConnection(url.origin, ssl_context=certificates, network_backend=network)
             else:
-                tunnel = Tunnel(proxy, certificates, network)
-                connection = httpcore.AsyncHTTPConnection(url.origin, ssl_context=certificates, network_backend=tunnel)
-            with _of_the_proxy(proxy, network):
-                async with connection.stream("GET", url, headers=headers) as response:
+                url = url_of(hop.target)
+                network = Tunnel(proxy, certificates, pinned)
+            with _of_the_proxy(proxy, pinned):
+                async with asked(url, headers, certificates, network) as response:
                     if response.status == WANTS_CREDENTIALS:
                         raise ProxyRefused(response.status, "it wants to know who asks")
                     yield response
+
+
+class Tunnel(httpcore.AsyncNetworkBackend):
+    """Dials every host through `proxy`, which itself is dialled by `network`."""
+
+    def __init__(self, proxy: Proxy, certificates: ssl.SSLContext, network: httpcore.AsyncNetworkBackend) -> None:
+        self._proxy = proxy
+        self._certificates = certificates
+        self._network = network
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        proxy = self._proxy
+        stream = await self._network.connect_tcp(proxy.host, proxy.port, timeout, local_address, socket_options)
+        try:
+            if proxy.scheme == "https":
+                stream = await stream.start_tls(self._certificates, proxy.host, timeout)
+            shake = handshake(proxy, host, port)
+            await shake_hands(shake, lambda data: stream.write(data, timeout), lambda size: stream.read(size, timeout))
+        except BaseException:
+            await stream.aclose()
+            raise
+        return stream
 
 
 @contextmanager
@@ -79,8 +110,8 @@ def _of_the_proxy(proxy: Proxy, network: Pinned) -> Iterator[None]:
         kind = failing(error.status)
         if kind == "refused":
             raise Unavailable(UNREACHABLE) from error
-    except httpcore.ConnectError:
-        if network.connected:
+    except OSError as error:
+        if network.connected or isinstance(error, TimeoutError):
             raise
         kind = "unreachable"
     else:

@@ -7,9 +7,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from ..records import dataclass
 from .colours import WHITE, are_alike, colour_of
 from .hiding import ink_of, paper_of, plain_style, property_of, ways_to_hide
 

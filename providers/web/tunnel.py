@@ -1,17 +1,13 @@
-"""A connection through a proxy: the words that open it, as pure machines, and the dialler that says them.
+"""A connection through a proxy: the words that open it, as pure machines.
 
 A handshake is a generator: it hands out what to send and how many bytes of the answer it needs (0: whatever comes), and
-is handed those. It ends when what follows is the server's own, or raises `ProxyRefused`. `Tunnel` is handed a host and
-a port by httpcore; hands on a stream to them. The same handshakes serve the connections to models.
+is handed those. It ends when what follows is the server's own, or raises `ProxyRefused`.
 """
 
 from __future__ import annotations
 
-import ssl
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator
 from ipaddress import ip_address
-
-import httpcore
 
 from .egress import WANTS_CREDENTIALS, Proxy, authority
 
@@ -28,18 +24,12 @@ _IPV4, _NAME, _IPV6 = 1, 3, 4
 _NOT_ALLOWED = 2  # SOCKS's reply where its rules forbid it
 
 
-class ProxyRefused(httpcore.ProxyError):
-    """Carries HTTP's status for it, which also begins its text, as in those that httpcore raises itself."""
+class ProxyRefused(Exception):
+    """Carries HTTP's status for it, which also begins its text."""
 
     def __init__(self, status: int, what: str) -> None:
         super().__init__(f"{status} {what}")
         self.status = status
-
-
-def status_of(error: Exception) -> int:
-    """The status in an error of httpcore or httpx about a proxy; 502 where it holds none."""
-    digits = str(error)[:3]
-    return int(digits) if digits.isascii() and digits.isdecimal() else _BAD_GATEWAY
 
 
 def handshake(proxy: Proxy, host: str, port: int) -> Handshake:
@@ -129,32 +119,3 @@ async def shake_hands(
             message, size = shake.send(await answer(size))
     except StopIteration:
         return
-
-
-class Tunnel(httpcore.AsyncNetworkBackend):
-    """Dials every host through `proxy`, which itself is dialled by `network`."""
-
-    def __init__(self, proxy: Proxy, certificates: ssl.SSLContext, network: httpcore.AsyncNetworkBackend) -> None:
-        self._proxy = proxy
-        self._certificates = certificates
-        self._network = network
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        proxy = self._proxy
-        stream = await self._network.connect_tcp(proxy.host, proxy.port, timeout, local_address, socket_options)
-        try:
-            if proxy.scheme == "https":
-                stream = await stream.start_tls(self._certificates, proxy.host, timeout)
-            shake = handshake(proxy, host, port)
-            await shake_hands(shake, lambda data: stream.write(data, timeout), lambda size: stream.read(size, timeout))
-        except BaseException:
-            await stream.aclose()
-            raise
-        return stream

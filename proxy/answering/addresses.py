@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from providers.text.patterns import pattern
+
 MOST_HOST = 300  # characters of a host, with what stands around it
 MOST_URL = 2000
 
@@ -16,26 +18,24 @@ _HOST = r"\[[0-9A-Fa-f:.]{2,45}\]|[^\W_](?:[\w.-]*[^\W_])?"
 _PORT = r"(?::[0-9]{1,5})?"
 # `\` and `&` are undone by Markdown, `%` by browsers, and what stands before an `@` is no host.
 # Behind a host stands what no host holds, or punctuation alone: `https://a.org).b.org` leads to b.org.
-_AUTHORITY = re.compile(rf"({_HOST}){_PORT}(?P<junk>_*[^\w@%&\\\[\]^|:]*(?:[\[\]^|:][^@%&\\]*)?)")
-_PLAIN = re.compile(rf"https?://({_HOST}){_PORT}(?=[/?#]|\Z)")
-_SITE = re.compile(rf"https?://(?:{_HOST}){_PORT}(?=[/?#])")
-_RELATIVE = re.compile(r"(?i:(?!.*(?://|www\.)))[\w.~/%+=,#?-]*(?:\?[\w.~/%+=,#?&-]*)?")
-_TIDY = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\])?[A-Za-z0-9/._~%?#=&:@+$,;'!*-]*")
-_SHOWN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,79}(?!\w)")
-_WWW = re.compile(r"(?:www\.)+")  # where backticks go astray it would be a link
-_ORDINARY = re.compile(r"(?!//|/\\|[`~])[^:\\&<>]*")
+_AUTHORITY = pattern(rf"({_HOST}){_PORT}(?P<junk>_*[^\w@%&\\\[\]^|:]*(?:[\[\]^|:][^@%&\\]*)?)")
+_PLAIN = pattern(rf"https?://({_HOST}){_PORT}(?=[/?#]|\Z)")
+_SITE = pattern(rf"https?://(?:{_HOST}){_PORT}(?=[/?#])")
+_RELATIVE = pattern(r"(?i:(?!.*(?://|www\.)))[\w.~/%+=,#?-]*(?:\?[\w.~/%+=,#?&-]*)?")
+_TIDY = pattern(r"https?://(?:\[[0-9A-Fa-f:.]+\])?[A-Za-z0-9/._~%?#=&:@+$,;'!*-]*")
+_SHOWN = pattern(r"[A-Za-z0-9][A-Za-z0-9.-]{0,79}(?!\w)")
+_WWW = pattern(r"(?:www\.)+")  # where backticks go astray it would be a link
+_ORDINARY = pattern(r"(?!//|/\\|[`~])[^:\\&<>]*")
 
-OPENING = re.compile(
-    r"(?:(?:https?|ftp)\\?:(?:\\?[/\\])+|www\\?\.(?=[\w-])|//(?=[\w-]+\.|\[|localhost))", re.IGNORECASE
-)
-HALF_OPENING = re.compile(r"(?:https?|ftp)\\?:(?:\\?[/\\])*\\?|www\\?\.|//[\w-]*", re.IGNORECASE)
-AUTHORITY_END = re.compile(r"[/?#\s<>]")
-REST = re.compile(r"[A-Za-z0-9/._~%?#=&:@+$-]*")  # of an address in running text
-GONE = re.compile(r"[^\s<>()\[\]`|\"']*")  # the same of one that is taken out
-SENTENCE_END = re.compile(r"[.,;:!?]{1,3}\Z")  # behind it
-_TOUCHED = re.compile(r"(?:://|//|www\.|@)[^\s<]*\Z", re.IGNORECASE)
-AUTOLINK = re.compile(rf"<https?://({_HOST}){_PORT}(?:[/?#][^\s<>`\\]*)?>")
-ANCHOR = re.compile(rf'<a href="(https?://({_HOST}){_PORT}(?:[/?#][^\s<>`\\"&]*)?)">')
+OPENING = pattern(r"(?:(?:https?|ftp)\\?:(?:\\?[/\\])+|www\\?\.(?=[\w-])|//(?=[\w-]+\.|\[|localhost))", re.IGNORECASE)
+HALF_OPENING = pattern(r"(?:https?|ftp)\\?:(?:\\?[/\\])*\\?|www\\?\.|//[\w-]*", re.IGNORECASE)
+AUTHORITY_END = pattern(r"[/?#\s<>]")
+REST = pattern(r"[A-Za-z0-9/._~%?#=&:@+$-]*")  # of an address in running text
+GONE = pattern(r"[^\s<>()\[\]`|\"']*")  # the same of one that is taken out
+SENTENCE_END = pattern(r"[.,;:!?]{1,3}\Z")  # behind it
+_TOUCHED = pattern(r"(?:://|//|www\.|@)[^\s<]*\Z", re.IGNORECASE)
+AUTOLINK = pattern(rf"<https?://({_HOST}){_PORT}(?:[/?#][^\s<>`\\]*)?>")
+ANCHOR = pattern(rf'<a href="(https?://({_HOST}){_PORT}(?:[/?#][^\s<>`\\"&]*)?)">')
 
 
 def host_in(url: str) -> str:

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import re
 
+from providers.text.patterns import pattern
+
 _LONGEST = 1500
-_MARKER = re.compile(r"\[\d{1,3}\]")
-_SENTENCE_END = re.compile(r"[.!?…。！？]+\s+|\n+|。")
-_ANNOUNCED = re.compile(
+_MARKER = pattern(r"\[\d{1,3}\]")
+_SENTENCE_END = pattern(r"[.!?…。！？]+\s+|\n+|。")
+_ANNOUNCED = pattern(
     r"(?:[^,]{0,60}, )?(?:"
     r"(?:i['’]ll|i will|let me|let['’]s|i(?: am|['’]m) going to|i need to|allow me to) "
     r"(?:now |first |quickly |just |do a |perform a |run a |use the \w+(?: tool)? to )*(?:web )?"

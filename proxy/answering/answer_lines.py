@@ -5,23 +5,23 @@ them, of a list of sources, of a tag's content.
 
 from __future__ import annotations
 
-import re
+from providers.text.patterns import pattern
 
 from .enclosures import Enclosures
 
 MOST_KNOWN = 160  # characters at the beginning and at the end of a line
 
-_CODE = re.compile("[^`~]+")
-_ITEM = re.compile(r"[ \t>]*(?:[-*+•‣◦–]|\d{1,3}[.)])[ \t]")
-_DIFF_BEGINS = re.compile(r"diff --git |@@ -\d|\+\+\+ \S")
-_DIFF_LINE = re.compile(r"[-+ @\\]|diff |index ")
-_DIFF_LINE_AFTER_BLANK = re.compile(r"[-+](?! )|@@|diff |index ")
-_HEADER_KEY = re.compile(r"[a-z_][\w-]*:(?:\s|$)")
+_CODE = pattern("[^`~]+")
+_ITEM = pattern(r"[ \t>]*(?:[-*+•‣◦–]|\d{1,3}[.)])[ \t]")
+_DIFF_BEGINS = pattern(r"diff --git |@@ -\d|\+\+\+ \S")
+_DIFF_LINE = pattern(r"[-+ @\\]|diff |index ")
+_DIFF_LINE_AFTER_BLANK = pattern(r"[-+](?! )|@@|diff |index ")
+_HEADER_KEY = pattern(r"[a-z_][\w-]*:(?:\s|$)")
 # A comma without a blank behind it, which is not inside a number, between two markers, or in Chinese or Japanese.
 _VALUE = r"[^\s,\[\]【】\u2e80-\u9fff\uac00-\ud7af\uff00-\uffef]"
-_GLUED_COMMA = re.compile(rf"(?<={_VALUE}),(?={_VALUE})(?!(?<=\d,)\d{{1,3}}(?!\d))")
-_SOURCE_LINE = re.compile(r"[ \t]*(?:(?:[-*+•]|\d{1,3}[.)]) +)?(?:\[\d{1,3}\]|【\d{1,3}(?:†[^】]*)?】)[ \t]+\S")
-_GOES_ON = re.compile(r"[ \t]|https?:|<https?:")
+_GLUED_COMMA = pattern(rf"(?<={_VALUE}),(?={_VALUE})(?!(?<=\d,)\d{{1,3}}(?!\d))")
+_SOURCE_LINE = pattern(r"[ \t]*(?:(?:[-*+•]|\d{1,3}[.)]) +)?(?:\[\d{1,3}\]|【\d{1,3}(?:†[^】]*)?】)[ \t]+\S")
+_GOES_ON = pattern(r"[ \t]|https?:|<https?:")
 _AROUND_HEADING = "#*_:：= \t\r.-–—>"
 _SOURCE_HEADINGS = frozenset(
     (

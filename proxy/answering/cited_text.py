@@ -17,13 +17,17 @@ BLANKS = " \t\u00a0\u202f"
 MOST_BLANKS = 8  # that are held back
 
 
+def keeps_blanks(style: CitationStyle) -> bool:
+    """`none` removes the blanks before a marker and `openai` makes them one: these two hold blanks back."""
+    return style in ("none", "openai")
+
+
 class CitedText:
     """`shown` and `taken`: see `CitedSources`."""
 
     def __init__(self, style: CitationStyle, footer: bool, shown: Mapping[str, int], taken: Collection[int]) -> None:
         self.sources = CitedSources(shown, taken, counted=style != "number")
-        # `none` removes the blanks before a marker and `openai` makes them one: these two hold blanks back.
-        self.keeps_blanks = style in ("none", "openai")
+        self.keeps_blanks = keeps_blanks(style)
         self._style = style
         self._footer = footer
         self._length = 0  # of all text handed on

@@ -8,6 +8,8 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from providers.text.patterns import pattern
+
 from ..values.markdown import is_escaped
 from .answer_lines import MOST_KNOWN, AnswerLines
 from .code_lines import is_code, is_statement, may_be_ended
@@ -18,65 +20,63 @@ MOST_AHEAD = 9  # characters behind a marker that can matter
 _BLANKS = " \t\u00a0\u202f\u3000"
 _COLUMN = 4  # so many blanks set columns apart
 _MOST_BETWEEN = 4  # characters between two markers that belong together
-_LINE_BEGIN = re.compile(
+_LINE_BEGIN = pattern(
     r"(?:[ \t>|]|[-*+•‣◦–](?=[ \t])|\d{1,3}[.)](?=[ \t])|\.{2,3}(?=[ \t])|#{1,6}(?=[ \t])|\[[ xX]\](?=[ \t]))*"
 )
-_BULLET = re.compile(r"[ \t]*(?:(?:[-*+•]|\d{1,3}[.)])[ \t]+)?")
-_BARE_NUMBERS = re.compile(r"\[\[?\d{1,3}(?:, ?\d{1,3})*\]{1,2}|【[^】]*】?")
-_JOINING = re.compile(
+_BULLET = pattern(r"[ \t]*(?:(?:[-*+•]|\d{1,3}[.)])[ \t]+)?")
+_BARE_NUMBERS = pattern(r"\[\[?\d{1,3}(?:, ?\d{1,3})*\]{1,2}|【[^】]*】?")
+_JOINING = pattern(
     r"\d{1,3}[.)](?=\s)|(?<!\w)(?:and|to|or|und|bis|oder|et|ou|y|e|o|ed|en|of|og|i|и)(?!\w)", re.IGNORECASE
 )
-_WORDS = re.compile(r"\w")
-_IS_NUMBER = re.compile(rf"[{_BLANKS}]*\[\[?\d{{1,3}}\]")
-_MAY_BE_NUMBER = re.compile(r"\[\[?\d{0,3}")
-_NO_SENTENCES = re.compile(r"[ \t>]*(?:#{1,6}[ \t]|\|)")  # a heading, a row of a table
-_ITEM_OF_WORDS = re.compile(r"[ \t>]*(?:[-*+•‣◦–]|\d{1,3}[.)])[ \t]+(?![*_]{2}[^*_]*[*_]{2}$)")
+_WORDS = pattern(r"\w")
+_IS_NUMBER = pattern(rf"[{_BLANKS}]*\[\[?\d{{1,3}}\]")
+_MAY_BE_NUMBER = pattern(r"\[\[?\d{0,3}")
+_NO_SENTENCES = pattern(r"[ \t>]*(?:#{1,6}[ \t]|\|)")  # a heading, a row of a table
+_ITEM_OF_WORDS = pattern(r"[ \t>]*(?:[-*+•‣◦–]|\d{1,3}[.)])[ \t]+(?![*_]{2}[^*_]*[*_]{2}$)")
 _SENTENCE_ENDS = frozenset(ENDS)
-_BETWEEN_MARKERS = re.compile(rf"[{_BLANKS},;&/–—-]*")
+_BETWEEN_MARKERS = pattern(rf"[{_BLANKS},;&/–—-]*")
 
 # The end of a sentence, a bracket, a quotation; what follows a number.
 _ENDS = frozenset(".!?…。！？．｡؟؛।॥۔፡።၊။⁇‼⁉)）〕］｝〉》」』】〙〛%‰٪°′″™®©†‡¹²³，、；،`")
 _QUOTES = "\"'“”„‟‘’‚‛«»‹›"
 _EMPHASIS = "*_~"
-_AUTOLINK = re.compile(r"<(?:https?://|mailto:)[^\s<>]*>\Z", re.IGNORECASE)
-_END_OF_EMPHASIS = re.compile(
-    r"</(?:a|abbr|b|cite|del|em|i|ins|mark|q|s|small|span|strong|sub|sup|u)>\Z", re.IGNORECASE
-)
-_NAME_WITH_SIGN = re.compile(r"(?:(?<!\w)[A-Z][A-Za-z0-9]*\+{1,2}|\d\+|(?<!\w)[A-Z]#)\Z")
-_BRACKETED_WORDS = re.compile(r"\[[^\[\]]*[^\W\d_]{2}[^\[\]]*\]\Z")
-_COMMAND = re.compile(r"\\[A-Za-z]+\*?\Z")
-_PARENTHESIS = re.compile(r"[()]")
-_CALL = re.compile(r"(?:(?<!\w)[a-z_]\w*|\w\.\w+)!?\(", re.ASCII)
-_OPEN_INDEX = re.compile(r"\w\[[^\[\]]*\Z")
-_MEMBER_OF_SET = re.compile(r"(?<!\w)(?:[a-z]|[a-z]\w*_\w+)\s+in\Z")
+_AUTOLINK = pattern(r"<(?:https?://|mailto:)[^\s<>]*>\Z", re.IGNORECASE)
+_END_OF_EMPHASIS = pattern(r"</(?:a|abbr|b|cite|del|em|i|ins|mark|q|s|small|span|strong|sub|sup|u)>\Z", re.IGNORECASE)
+_NAME_WITH_SIGN = pattern(r"(?:(?<!\w)[A-Z][A-Za-z0-9]*\+{1,2}|\d\+|(?<!\w)[A-Z]#)\Z")
+_BRACKETED_WORDS = pattern(r"\[[^\[\]]*[^\W\d_]{2}[^\[\]]*\]\Z")
+_COMMAND = pattern(r"\\[A-Za-z]+\*?\Z")
+_PARENTHESIS = pattern(r"[()]")
+_CALL = pattern(r"(?:(?<!\w)[a-z_]\w*|\w\.\w+)!?\(", re.ASCII)
+_OPEN_INDEX = pattern(r"\w\[[^\[\]]*\Z")
+_MEMBER_OF_SET = pattern(r"(?<!\w)(?:[a-z]|[a-z]\w*_\w+)\s+in\Z")
 # Behind these words two numbers and more are a value.
-_VALUE_FOLLOWS = re.compile(
+_VALUE_FOLLOWS = pattern(
     r"\b(?:interval|intervall|intervalle|intervalo|intervallo)s?\Z|\bin (?:the )?range\Z|区[间間]\Z|"
     r"\b(?:is|are|(?:represented|written|given|stored) as)\Z",
     re.IGNORECASE,
 )
 # An item of something is meant by a bracket that sticks to a word, where this stands before it in the line.
-_EXPRESSION = re.compile(r"[={}]\s*(?:\S+\s+)?\S*\Z|\w\[0\]|\w\[\d\] ?[+*/<>] ?\w")
-_CONDITION = re.compile(
+_EXPRESSION = pattern(r"[={}]\s*(?:\S+\s+)?\S*\Z|\w\[0\]|\w\[\d\] ?[+*/<>] ?\w")
+_CONDITION = pattern(
     r"[ \t]*(?:assert|case|del|elif|else|for|if|print|puts|return|switch|unless|until|when|while|yield)\b"
 )
-_GOES_ON_AS_CODE = re.compile(r"\.[a-z]|[-*/+%][\w(]|[ \t]*(?:[-+*/%|&^<>!=]==?|<-|[+<>])\s", re.ASCII)
-_MAY_GO_ON_AS_CODE = re.compile(r"\.|[ \t]*(?:[-*/%|&^+<>!=]={0,2}|<-)")
-_OPEN_FORMULA = re.compile(r"\\\((?:(?!\\\)).)*\Z|(?<![\w$])\$(?=[^\s\d$])[^$]*[\\^_=][^$]*\Z")
-_STATEMENT_MAY_END = re.compile(r";[ \t\r]*")
-_SOURCE_WORDS = re.compile(rf"[{_BLANKS}]+[\w\"'“„«‘*\[<(「『《（【–—-]")
+_GOES_ON_AS_CODE = pattern(r"\.[a-z]|[-*/+%][\w(]|[ \t]*(?:[-+*/%|&^<>!=]==?|<-|[+<>])\s", re.ASCII)
+_MAY_GO_ON_AS_CODE = pattern(r"\.|[ \t]*(?:[-*/%|&^+<>!=]={0,2}|<-)")
+_OPEN_FORMULA = pattern(r"\\\((?:(?!\\\)).)*\Z|(?<![\w$])\$(?=[^\s\d$])[^$]*[\\^_=][^$]*\Z")
+_STATEMENT_MAY_END = pattern(r";[ \t\r]*")
+_SOURCE_WORDS = pattern(rf"[{_BLANKS}]+[\w\"'“„«‘*\[<(「『《（【–—-]")
 
-_IDENTIFIER = re.compile(r"(?<!\w)[A-Za-z_][A-Za-z0-9_]*\Z")
+_IDENTIFIER = pattern(r"(?<!\w)[A-Za-z_][A-Za-z0-9_]*\Z")
 # A name that only a program would use: x, x_1, x1, rowData. Not GPT4, CO2, 1990s, OpenAI, macOS, iPhone, _emphasis_.
-_PROGRAM_NAME = re.compile(r"[A-Za-z]|\w*[A-Za-z0-9]_[A-Za-z0-9]\w*|[a-z]+[0-9]\w*|[a-z]{2,}[A-Z][a-z]\w*")
-_MEMBER_OF = re.compile(r"(?:[$@]|->|::|[\w)\]]\.)\Z")
-_ARRAY_NAME = re.compile(
+_PROGRAM_NAME = pattern(r"[A-Za-z]|\w*[A-Za-z0-9]_[A-Za-z0-9]\w*|[a-z]+[0-9]\w*|[a-z]{2,}[A-Z][a-z]\w*")
+_MEMBER_OF = pattern(r"(?:[$@]|->|::|[\w)\]]\.)\Z")
+_ARRAY_NAME = pattern(
     "arr(ay)?|arg[sv]|ba[rz]|buf|cols?|data|dict|foo|items|li?st|map|mat(rix)?|nums|rows?|str|tuple|vec|[xyz]s"
 )
 # In the middle of a sentence these are words: hepatitis B, vitamin C, according to recent data.
-_PROSE_WORD = re.compile("[A-Z]|data|items|list|map")
-_AFTER_A_WORD = re.compile(r"[a-z]{2} \Z")
-_AFTER_DOT = re.compile("com|org|net|edu|gov|js")  # example.com and Node.js are words that hold a dot
+_PROSE_WORD = pattern("[A-Z]|data|items|list|map")
+_AFTER_A_WORD = pattern(r"[a-z]{2} \Z")
+_AFTER_DOT = pattern("com|org|net|edu|gov|js")  # example.com and Node.js are words that hold a dot
 
 
 class CitingPlaces:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 
-_ITEM = re.compile(r"\s*(?:[-*+•‣◦]|\d{1,3}[.)])\s")
-_QUOTED = re.compile(r"^(?!>>>)(?:> ?)+")
+from providers.text.patterns import pattern
+
+_ITEM = pattern(r"\s*(?:[-*+•‣◦]|\d{1,3}[.)])\s")
+_QUOTED = pattern(r"^(?!>>>)(?:> ?)+")
 _BEGINNINGS = {
     "prompt": r"\$ (?!\d)|>>>|PS [A-Z]:\\|(?:julia|sqlite|mysql|postgres|irb|lua|ghci)\S*>",
     "comment": r"//|/\*|#!/|# *(?:include|define|ifdef|ifndef|pragma)\b|--\[\[",
@@ -28,44 +30,42 @@ _BEGINNINGS = {
     "Lisp": r"\((?:def\w*|let|aref|get|nth|map|list|setq?|fn|lambda|vector|conj|reduce|apply|println?) ",
     "substitution": r"[a-z]+/[^/\s]*\[|:\w*s/",
 }
-_LOOKS = re.compile(rf"[ \t]*(?:{'|'.join(_BEGINNINGS.values())})")
+_LOOKS = pattern(rf"[ \t]*(?:{'|'.join(_BEGINNINGS.values())})")
 
 _DECLARED = r"(?:(?:const|let|var|val|local|my|our|auto|final|static|int|char|float|double|bool|string|export|set)\s+)?"
 _TARGET = r"[$@%&*]?[A-Za-z_][\w.$-]*(?:->\w+|\[[^\]\n]*\])*"
 _TYPE = r"(?:\s*:\s*(?:[A-Za-z][\w.]*)?(?:[\[<][^\]>\n]*[\]>])?)?"
 _SIGN = r"\s*(?:[-+*/%&|^:.?]|<<|>>|\*\*|//)?=(?![=>~])|\s*<<?-\s"
-_ASSIGNED = re.compile(
-    rf"[ \t]*[-+]?{_DECLARED}(?P<name>{_TARGET}(?:,\s*{_TARGET})*){_TYPE}(?P<sign>{_SIGN})", re.ASCII
-)
-_FORMULA_ENDS = re.compile(r"\S\$(?!\w)")
-_BRACKETED = re.compile(r"[{\"']|\[(?!\d+\])")
-_WORD_WITH_CAPITAL = re.compile(r"[A-Z][A-Za-z]*")
+_ASSIGNED = pattern(rf"[ \t]*[-+]?{_DECLARED}(?P<name>{_TARGET}(?:,\s*{_TARGET})*){_TYPE}(?P<sign>{_SIGN})", re.ASCII)
+_FORMULA_ENDS = pattern(r"\S\$(?!\w)")
+_BRACKETED = pattern(r"[{\"']|\[(?!\d+\])")
+_WORD_WITH_CAPITAL = pattern(r"[A-Z][A-Za-z]*")
 
-_KEYWORD = re.compile(
+_KEYWORD = pattern(
     r"[ \t]*(?:async|await|case|catch|char|class|const|def|do|elif|else|elsif|end|enum|except|export|extern|fn|for|"
     r"foreach|from|func|function|if|impl|import|include|int|interface|let|local|match|my|namespace|new|package|print|println|"
     r"printf|private|protected|pub|public|puts|raise|repeated|require|return|select|static|struct|sub|switch|template|"
     r"throw|try|type|unless|unsigned|until|use|using|val|var|void|when|while|with|yield)\b(?!-)"
 )
-_PROGRAM_SIGN = re.compile(r"[A-Za-z0-9_]\(|[={}]|::|->|\$\w|&&|\|\||[!=]=")
-_SHELL = re.compile(
+_PROGRAM_SIGN = pattern(r"[A-Za-z0-9_]\(|[={}]|::|->|\$\w|&&|\|\||[!=]=")
+_SHELL = pattern(
     r"[ \t]*(?:sudo +)?(?:apt|awk|brew|cat|cd|chmod|cp|curl|docker|echo|export|find|git|grep|head|kubectl|ls|make|"
     r"mkdir|mv|node|npm|npx|pip3?|printf|psql|python3?|rm|sed|sh|ssh|tail|tar|touch|uv|wget|yarn) "
 )
-_SHELL_SIGN = re.compile(r"\s--?\w|\s\|\s|[\"']|\s[\w./-]*/[\w.-]|\.\w{1,4}(?=\s|$)|&&|\s>>?\s|\$\w")
-_OPERATORS = re.compile(r"\s(?:==|!=|===|!==|&&|\|\||:=|\+=|-=|%>%|\|>|<-|::)\s|\w\([^()]*\)\s*[;{]|\)\s+(?:#|//)\s")
+_SHELL_SIGN = pattern(r"\s--?\w|\s\|\s|[\"']|\s[\w./-]*/[\w.-]|\.\w{1,4}(?=\s|$)|&&|\s>>?\s|\$\w")
+_OPERATORS = pattern(r"\s(?:==|!=|===|!==|&&|\|\||:=|\+=|-=|%>%|\|>|<-|::)\s|\w\([^()]*\)\s*[;{]|\)\s+(?:#|//)\s")
 
-_LABEL = re.compile(r"[ \t#>*]*(?:In|Out) ?|[ \t]*[a-z][\w-]*", re.ASCII)
-_STATEMENT_END = re.compile(r";[ \t\r]*(?:\n|\Z)")
-_OPERATOR = re.compile(r"(?:^|\s)(?:=|-+>|--)(?:\s|$)")
-_DECLARATION = re.compile(r"[ \t]*[A-Za-z_][\w:]*(?: +[A-Za-z_][\w:]*)? +\**[A-Za-z_]\w*", re.ASCII)
-_KEYWORD_AND_NAME = re.compile(r"[ \t]*(?:return|yield|puts|print|echo|del|raise|throw|assert)(?:\s+[\w.$@]+)?")
-_LOOP = re.compile(r"[ \t]*(?:async\s+)?(?:for|if|elif|while)\s.*\bin")
-_NUMBERS = re.compile(r"[ \t]*(?!\d{1,3}(?:\s\d{3})+$)(?:\[\d\]|[-+]?\d[\d.,]*)(?:\s+[-+]?\d[\d.,]*|\s*\[\d\])+")
+_LABEL = pattern(r"[ \t#>*]*(?:In|Out) ?|[ \t]*[a-z][\w-]*", re.ASCII)
+_STATEMENT_END = pattern(r";[ \t\r]*(?:\n|\Z)")
+_OPERATOR = pattern(r"(?:^|\s)(?:=|-+>|--)(?:\s|$)")
+_DECLARATION = pattern(r"[ \t]*[A-Za-z_][\w:]*(?: +[A-Za-z_][\w:]*)? +\**[A-Za-z_]\w*", re.ASCII)
+_KEYWORD_AND_NAME = pattern(r"[ \t]*(?:return|yield|puts|print|echo|del|raise|throw|assert)(?:\s+[\w.$@]+)?")
+_LOOP = pattern(r"[ \t]*(?:async\s+)?(?:for|if|elif|while)\s.*\bin")
+_NUMBERS = pattern(r"[ \t]*(?!\d{1,3}(?:\s\d{3})+$)(?:\[\d\]|[-+]?\d[\d.,]*)(?:\s+[-+]?\d[\d.,]*|\s*\[\d\])+")
 _MOVE = r"(?:[KQRBN]?[a-h]?[1-8]?x?[a-h][1-8](?:=[QRBN])?|O-O(?:-O)?)[+#]?[!?]{0,2}(?: |$)"
-_CHESS = re.compile(rf"[ \t]*\d+\.(?:\.\.)? ?{_MOVE}(?:\d+\.(?:\.\.)? ?|{_MOVE}|\[\d\] ?|\{{[^}}]*\}} ?)*")
+_CHESS = pattern(rf"[ \t]*\d+\.(?:\.\.)? ?{_MOVE}(?:\d+\.(?:\.\.)? ?|{_MOVE}|\[\d\] ?|\{{[^}}]*\}} ?)*")
 _CHORD = r"[A-G][#b]?(?:maj|min|dim|aug|sus|add|m)?\d{0,2}(?:/[A-G][#b]?)?"
-_CHORDS = re.compile(rf"[ \t|]*{_CHORD}(?:[ \t|]+(?:{_CHORD}|\[\d\]))+")
+_CHORDS = pattern(rf"[ \t|]*{_CHORD}(?:[ \t|]+(?:{_CHORD}|\[\d\]))+")
 
 
 def is_code(head: str, margin: int) -> bool:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from providers.records import dataclass
 from providers.text.stretches import STRETCH, first_in, substituted
 from tools.ledger import KnownSource
 
@@ -30,6 +30,8 @@ _OPENAI_MARKER = re.compile(r"\(\[[^\[\]]+\]\(https?://[^\s()<>]+\)\)")
 # A document without a link stands in OpenAI's form by its title alone. Some people write hair spaces around dashes.
 _AUTO_TITLE = rf"(?<![—–]){AUTO_LEAD}\((?:[^()\n]++|\([^()\n]*+\))*+\)"
 _AUTO_MARKER = re.compile(rf"{AUTO_LEAD}(?:{_OUR_LINK.pattern}|\[{NUMBER}\]|{_OPENAI_MARKER.pattern})|{_AUTO_TITLE}")
+# How all that is looked for here begins, but for what stands behind a hair space.
+_NUMBERED = re.compile(r"[\[【][1-9]")
 _BARE_MARKER = re.compile(rf"\[({NUMBER})\]")
 _CODE_BEGINS = re.compile(r"`|~~~")
 _MOST_TAKEN = 99  # beyond that a bracketed number is a year or an amount, not somebody's footnote
@@ -56,10 +58,27 @@ def strip_decoration(
 ) -> CleanedHistory:
     """`footer` says whether a "Sources" list at the end of an answer may be ours; `sources` are numbers that are known
     from elsewhere."""
+    marked = [place for place, message in enumerate(messages) if _may_hold_marks(message)]
+    if not marked:
+        return CleanedHistory(messages, False, 0, {}, frozenset())
     reader = _Reader(footer, sources or {})
-    clean = [reader.read(message) for message in messages]
-    changed = any(new is not old for new, old in zip(clean, messages, strict=True))
+    clean = list(messages)
+    changed = False
+    for place in marked:
+        clean[place] = reader.read(messages[place])
+        changed = changed or clean[place] is not messages[place]
     return CleanedHistory(clean, changed, reader.highest, reader.known, frozenset(reader.claimed))
+
+
+def _may_hold_marks(message: Mapping[str, Any]) -> bool:
+    """May anything stand in it that is ours, or a number in brackets? Most messages are seen at once to have none."""
+    content = message.get("content")
+    if type(content) is str:
+        if AUTO_LEAD in content or (("[" in content or "【" in content) and first_in(_NUMBERED, content)):
+            return True
+    elif content is not None:
+        return True
+    return "annotations" in message or "search_results" in message
 
 
 def prose(text: str) -> Iterator[tuple[int, int]]:
@@ -203,10 +222,11 @@ class _Reader:
         self._learn(n, url, title)
         return n
 
-    def _prose(self, text: str) -> Iterator[tuple[int, int]]:
+    def _prose(self, text: str) -> Iterable[tuple[int, int]]:
         """Each mark of code costs microseconds to read: nobody may have millions of them read."""
-        self._marks_left -= text.count("`") + text.count("~~~")
-        return prose(text) if self._marks_left >= 0 else iter([(0, len(text))])
+        marks = text.count("`") + text.count("~~~")
+        self._marks_left -= marks
+        return prose(text) if marks and self._marks_left >= 0 else ((0, len(text)),)
 
     def _learn(self, n: int, url: str, title: str) -> None:
         self.highest = max(self.highest, n)
@@ -260,10 +280,12 @@ def _with_texts(content: Any, change: Callable[[str], str]) -> Any:
 
 
 def _without_footer(text: str) -> str:
-    body, head, list_ = text.rpartition(FOOTER_HEAD)
+    if FOOTER_HEAD not in text:
+        return text
+    body, _, list_ = text.rpartition(FOOTER_HEAD)
     lines = [_FOOTER_LINE.fullmatch(line) for line in list_.split("\n")]
     numbers = [int(line.group(1)) for line in lines if line]
-    ours = head and len(numbers) == len(lines) and numbers == sorted(set(numbers))
+    ours = len(numbers) == len(lines) and numbers == sorted(set(numbers))
     return body if ours else text
 
 

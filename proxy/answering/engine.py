@@ -6,10 +6,11 @@ closes the upstream and cancels the tools.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, Self
 
 import orjson
 
@@ -19,21 +20,23 @@ from tools.options import SessionOptions
 from tools.session import ToolSession
 from tools.toolbox import Toolbox
 
-from ..callers.permission import permission_of
 from ..context import RequestContext
 from ..store.store import MemoryStore, Store
 from ..upstreams.fallback import FallbackPlan
 from ..values.errors import NO_RETRY, truncated
 from ..values.events import (
     Event,
+    EventBatches,
     Failed,
     Finished,
     Replan,
     SearchedFirst,
+    TakeBatch,
     TextDelta,
     ToolCallDelta,
     ToolStarted,
     UsageSeen,
+    feed_of,
 )
 from ..values.messages import answered_id, call_name, calls_in, image_urls, texts_in
 from ..values.request import AutoMarks, ChatRequest, CitationStyle
@@ -41,15 +44,15 @@ from .citations import Citer
 from .decoration import links_in
 from .fenced_reading import without_reading
 from .grounds import Grounds
-from .loop import Action, AskModel, End, KeepTurn, RunTools, ToolLoop
+from .loop import AskModel, KeepTurn, RunTools, SearchFirst, ToolLoop
 from .offer import OUR_NAMES, Offer
-from .portions import portions
+from .portions import PORTION, portions
 from .search_first import FirstSearch
 from .stripped import NamedHosts, StrippedCiter, StrippedThoughts
 from .turns import Turn
 
 _RESULTS_PER_CONTEXT_SIZE = {"low": 3, "medium": 5, "high": 10}
-_ENDS = (Finished, Failed, Replan)
+_ENDS = frozenset((Finished, Failed, Replan))
 _TURN_KEPT = 24 * 3600.0  # how long a client may take to run its tools
 
 
@@ -80,15 +83,14 @@ class Engine:
         self.style = style
         self.footer = footer
 
-    def answer(
-        self, request: ChatRequest, offer: Offer, plan: FallbackPlan, context: RequestContext
-    ) -> AsyncGenerator[list[Event], None]:
+    def answer(self, request: ChatRequest, offer: Offer, plan: FallbackPlan, context: RequestContext) -> EventBatches:
         """Everything that happens while this request is answered. The last event is Finished or Failed."""
-        return _Answering(self, request, offer, plan, context).run()
+        return _Answering(self, request, offer, plan, context)
 
 
 class _Answering:
-    """One request on its way: what the loop says is done here, and what happens is handed on."""
+    """One request on its way: what the loop says is done here, and what happens is handed on. This is no generator,
+    because every piece of an answer passes here."""
 
     def __init__(
         self, engine: Engine, request: ChatRequest, offer: Offer, plan: FallbackPlan, context: RequestContext
@@ -99,90 +101,173 @@ class _Answering:
         self._plan = plan
         self._context = context
         self._ledger = Ledger(offer.highest_number)
-        for n, source in offer.known_sources.items():
-            self._ledger.restore(n, *source)
+        if offer.known_sources:
+            for n, source in offer.known_sources.items():
+                self._ledger.restore(n, *source)
         self._searching = bool(offer.owned)
         style = request.citations or engine.style or context.dialect.citation_style
         plain = not self._searching or offer.response_format is not None
-        shown, taken = links_in(request.begun), offer.known_sources
+        shown, taken = links_in(request.begun) if request.begun else None, offer.known_sources
         self._grounds = Grounds(
-            self._ledger, restored=taken, read_alone=self._must_be_read, longest_quote=request.longest_quote
+            self._ledger,
+            restored=taken,
+            read_alone=partial(_said_of_citations, "require_read", engine, plan, context),
+            longest_quote=request.longest_quote,
         )
         lookup, texts = self._grounds.citable, self._grounds.texts
         citer = Citer(lookup, style, engine.footer, enabled=not plain, shown=shown, taken=taken, texts=texts)
-        self._mark_sentences = citer.mark_sentences
+        self._marker = citer  # of sentences that have no marker
         self._citer: Citer | StrippedCiter = citer
         self._thoughts: StrippedThoughts | None = None
         if engine.strip_foreign and not plain:
             hosts = NamedHosts(self._ledger, self._texts_of_client)
             self._citer, self._thoughts = StrippedCiter(citer, hosts), StrippedThoughts(hosts)
+        self._loop: ToolLoop | None = None  # made when it is known how the model takes tools
+        self._steps: EventBatches | None = None  # what the loop wants done, while it is
+        self._portions: Iterator[Sequence[Event]] | None = None  # the rest of a batch with much text
+        self._heard: list[Event] = []  # what was heard already, and is handed on next
         self._session: ToolSession | None = None  # opened with the first call: most requests never search
         self._early: asyncio.Task[list[ToolResult]] | None = None  # calls of ours that run while the model still speaks
-        self._shown: list[str] = []  # the text that the client has seen
+        self._may_call_client = self._searching and bool(offer.client_tools)
+        self._shown: list[str] = []  # the text that the client has seen, where it may be called
+        self._over = False
         self._called = False  # has the model called tools of ours? A client's retry would do it all again
-        self._asking = False  # is the model speaking?
+        self._hearing = False  # are the steps what a model says?
+        self._asking = False  # and is it still speaking?
         self._said = 0  # characters of this round
-        self._time_to_answer = asyncio.get_running_loop().time() + engine.max_seconds
+        self._time_to_answer = context.running_loop.time() + engine.max_seconds
 
-    async def run(self) -> AsyncGenerator[list[Event], None]:
-        assist = self._plan.current.settings.assist
-        search_first = self._searching and await self._plan.look_up() == "none"
-        loop = ToolLoop(self._offer, self._engine.max_rounds, assist=assist, search_first=search_first)
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> list[Event]:
+        if self._heard:
+            events, self._heard = self._heard, []
+            return events
         try:
-            while not isinstance(action := loop.next_action(), End):
-                if not isinstance(action, AskModel):
-                    async with aclosing(self._do(action, loop)) as steps:
-                        async for batch in steps:
-                            yield batch
-                    continue
-                # Not in a generator of its own: every piece of an answer passes here, and each one would cost.
-                ended, self._asking, self._said = False, True, 0
-                async with aclosing(self._plan.stream(action.body, action.known_tools)) as batches:
-                    async for batch in batches:
-                        ended = isinstance(batch[-1], _ENDS)
-                        if ended:
-                            self._asking = False
-                            self._plan.note_end(batch, self._said)
-                        for more, portion in enumerate(portions(loop.receive(batch))):
-                            if more:
-                                await asyncio.sleep(0)
-                            if events := self._dress(portion):
-                                yield events
-                        if ended and loop.gave_up_reading:
-                            self._ledger.withdraw(*self._found())
-                        self._start_early(loop)
-                self._asking = False
-                if not ended:
-                    cut: list[Event] = [truncated()]
-                    self._plan.note_end(cut)
-                    yield self._dress(loop.receive(cut))
+            while True:
+                if self._steps is None:
+                    self._steps = await self._next_steps()
+                if self._portions is not None:
+                    events = await self._next_portion()
+                elif self._hearing and not self._asking:  # all is said, and nothing more is awaited
+                    events = await self._end_steps(self._steps)
+                else:
+                    try:
+                        batch = await self._steps.__anext__()
+                    except StopAsyncIteration:
+                        events = await self._end_steps(self._steps)
+                    else:
+                        events = self._hear(batch) if self._hearing else batch
+                if events:
+                    return events
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def feed(self, take: TakeBatch) -> None:
+        feed = feed_of(self._steps) if self._asking and self._steps and self._portions is None else None
+        if feed is None:
+            return
+
+        def take_heard(batch: list[Event]) -> bool:
+            events = self._hear(batch)
+            if self._asking and self._portions is None:
+                return take(events) if events else True
+            self._heard = events  # the last of them, or the first of many: from here on something is to be awaited
+            return False
+
+        try:
+            await feed(take_heard)
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        """For who leaves early, and at the end."""
+        steps, self._steps, self._portions, self._over = self._steps, None, None, True
+        try:
+            if steps is not None:
+                await steps.aclose()
         finally:
             if self._asking:  # left in the middle
+                self._asking = False
                 self._plan.note_left(self._said)
             if self._early:
                 self._early.cancel()
 
-    def _do(self, action: Action, loop: ToolLoop) -> AsyncGenerator[list[Event], None]:
-        """What the loop wants done besides asking the model, with all that comes of it."""
+    async def _next_steps(self) -> EventBatches:
+        """What the loop wants done, as it happens."""
+        if self._over:
+            raise StopAsyncIteration
+        if self._loop is None:
+            assist = self._plan.current.settings.assist
+            search_first = self._searching and await self._plan.look_up() == "none"
+            self._loop = ToolLoop(self._offer, self._engine.max_rounds, assist=assist, search_first=search_first)
+        action = self._loop.next_action()
+        if isinstance(action, AskModel):
+            self._hearing, self._asking, self._said = True, True, 0
+            return self._plan.stream(action.body, action.known_tools)
+        self._hearing = False
         if isinstance(action, RunTools):
-            return self._run_tools(action, loop)
+            return self._run_tools(action, self._loop)
         if isinstance(action, KeepTurn):
-            return self._keep_turn(action, loop)
-        return self._search_first(loop)
+            return self._keep_turn(action, self._loop)
+        if isinstance(action, SearchFirst):
+            return self._search_first(self._loop)
+        raise StopAsyncIteration
+
+    def _hear(self, batch: list[Event]) -> list[Event]:
+        """What the client may see of what the model says."""
+        loop = self._loop
+        assert loop is not None
+        ended = type(batch[-1]) in _ENDS
+        if ended:
+            self._asking = False
+            self._plan.note_end(batch, self._said)
+        events = loop.receive(batch)
+        if ended and loop.gave_up_reading:
+            self._ledger.withdraw(*self._found())
+        elif loop.called and not ended:
+            self._start_early(loop)
+        said = 0
+        for event in events:
+            if type(event) is TextDelta:
+                said += len(event.text)
+        self._said += said
+        if said <= PORTION:
+            return self._dress(events)
+        self._portions = portions(events)
+        return self._dress(next(self._portions))
+
+    def _start_early(self, loop: ToolLoop) -> None:
+        """Ours run while the client's calls of the same turn are still being written."""
+        if self._early is None and (calls := loop.ready()):
+            self._early = asyncio.create_task(self._tools().run(calls))
+
+    async def _next_portion(self) -> list[Event]:
+        assert self._portions is not None
+        portion = next(self._portions, None)
+        if portion is None:
+            self._portions = None
+            return []
+        await asyncio.sleep(0)
+        return self._dress(portion)
+
+    async def _end_steps(self, steps: EventBatches) -> list[Event]:
+        self._steps = None
+        await steps.aclose()
+        return self._hear([truncated()]) if self._asking else []
 
     async def _search_first(self, loop: ToolLoop) -> AsyncGenerator[list[Event], None]:
         self._session = self._open_session(assist=False, room=None)  # what fits is seen to there
+        self._may_call_client = True  # a model that cannot call may try: nobody can tell what
         first = FirstSearch(self._request, self._offer, self._plan, self._session)
         async with aclosing(first.run()) as batches:
             async for batch in batches:
                 yield batch if isinstance(batch[0], SearchedFirst) else [*loop.begin(), *batch]
         loop.searched(first.offer, first.usage, first.bare)
         await self._searched(weak=True)
-
-    def _start_early(self, loop: ToolLoop) -> None:
-        """Ours run while the client's calls of the same turn are still being written."""
-        if self._early is None and (calls := loop.ready()):
-            self._early = asyncio.create_task(self._tools().run(calls))
 
     async def _run_tools(self, action: RunTools, loop: ToolLoop) -> AsyncGenerator[list[Event], None]:
         session, self._called = self._tools(), True
@@ -191,7 +276,7 @@ class _Answering:
             self._early = None
         results = await session.run(action.calls)
         await self._searched(weak=self._plan.current.settings.assist)
-        late = asyncio.get_running_loop().time() > self._time_to_answer
+        late = self._context.running_loop.time() > self._time_to_answer
         yield loop.tools_done(results, spent=session.spent or late)
 
     async def _keep_turn(self, action: KeepTurn, loop: ToolLoop) -> AsyncGenerator[list[Event], None]:
@@ -205,36 +290,39 @@ class _Answering:
     def _dress(self, events: Iterable[Event]) -> list[Event]:
         """Text through the citer; the end with what the whole request gathered."""
         out: list[Event] = []
+        citer = self._citer
         for event in self._thoughts.filter(events) if self._thoughts else events:
-            if isinstance(event, TextDelta):
-                self._said += len(event.text)
-                if self._citer.passes(event.text):
+            if type(event) is TextDelta:
+                if citer.passes(event.text):
                     out.append(event)
                 else:
                     for piece in event.cut:
-                        out += self._citer.feed(piece)
-            elif isinstance(event, ToolStarted | ToolCallDelta):
-                out += self._citer.release()  # what waited was the end of this stretch of text
-                out.append(event)
-            elif isinstance(event, UsageSeen):
-                out += self._citer.flush()
-                out.append(UsageSeen({**event.usage, **_tool_usage(self._session), **self._cost()}))
-            elif isinstance(event, Failed):
-                out += self._citer.release()
-                out.append(replace(event, headers={**event.headers, **NO_RETRY}) if self._called else event)
+                        out += citer.feed(piece)
+            elif type(event) in _DRESSED:
+                out += _DRESSED[type(event)](self, event)
             else:
                 out.append(event)
-        return self._note(out)
+        return self._note(out) if self._may_call_client else out
 
-    def _cost(self) -> dict[str, float]:
-        """What all of it cost so far, where there are prices."""
+    def _behind_text(self, event: Event) -> list[Event]:
+        """What waited was the end of this stretch of text."""
+        return [*self._citer.release(), event]
+
+    def _with_cost(self, event: UsageSeen) -> list[Event]:
+        """With what our tools did, and what all of it cost so far, where there are prices."""
         summary = self._context.observer.summary
-        return {"cost": round(summary.cost, 8)} if summary.prices.set else {}
+        cost = {"cost": round(summary.cost, 8)} if summary.prices.set else {}
+        if self._session is not None or cost:
+            event = UsageSeen({**event.usage, **_tool_usage(self._session), **cost})
+        return [*self._citer.flush(), event]
+
+    def _with_advice(self, event: Failed) -> list[Event]:
+        failed = replace(event, headers={**event.headers, **NO_RETRY}) if self._called else event
+        return [*self._citer.release(), failed]
 
     def _note(self, events: list[Event]) -> list[Event]:
         """Takes down the text that the client is about to see."""
-        if self._searching:
-            self._shown += [event.text for event in events if isinstance(event, TextDelta)]
+        self._shown += [event.text for event in events if isinstance(event, TextDelta)]
         return events
 
     def _found(self) -> list[int]:
@@ -243,22 +331,13 @@ class _Answering:
 
     async def _searched(self, *, weak: bool) -> None:
         """From here on sentences without a marker get one, where that is wanted: mostly for models that write none."""
-        wanted = self._said_of_citations("auto")
+        wanted = _said_of_citations("auto", self._engine, self._plan, self._context)
         found = self._session is not None and bool(self._session.searches or self._session.pages)
         auto = found and (wanted == "on" or (wanted == "assist" and weak))
         if auto:
-            self._mark_sentences(self._grounds.plain_source)
+            self._marker.mark_sentences(self._grounds.plain_source)
         if found:
             await self._grounds.read_aside(all_of_them=auto)
-
-    def _must_be_read(self) -> bool:
-        return bool(self._said_of_citations("require_read"))
-
-    def _said_of_citations(self, setting: Literal["auto", "require_read"]) -> Any:
-        """By the key, else by the upstream, else for all."""
-        key, upstream = self._context.caller.policy.citations, self._plan.current.settings.citations
-        said = [getattr(policy, setting) for policy in (key, upstream, self._engine)]
-        return next(value for value in said if value is not None)
 
     def _texts_of_people(self) -> list[str]:
         offer = self._offer
@@ -292,7 +371,7 @@ class _Answering:
             page_domains=(search.page_domains.allowed, search.page_domains.blocked) if search.page_domains else None,
             secrets=self._context.caller.secrets,
             caller=self._context.caller.owner,
-            permission=permission_of(self._context.caller),
+            permission=self._context.caller.policy.search.permission,
             offered=frozenset(offer.owned.values()),
             names=(*sorted(offer.client_tools), *offer.owned),
             room=room,
@@ -305,6 +384,24 @@ class _Answering:
             observe=self._context.observer.tell,
         )
         return self._engine.toolbox.session(options)
+
+
+_DRESSED: dict[type, Callable[[_Answering, Any], list[Event]]] = {
+    ToolStarted: _Answering._behind_text,
+    ToolCallDelta: _Answering._behind_text,
+    UsageSeen: _Answering._with_cost,
+    Failed: _Answering._with_advice,
+}
+
+
+def _said_of_citations(
+    setting: Literal["auto", "require_read"], engine: Engine, plan: FallbackPlan, context: RequestContext
+) -> Any:
+    """By the key, else by the upstream, else for all."""
+    for policy in (context.caller.policy.citations, plan.current.settings.citations):
+        if (said := getattr(policy, setting)) is not None:
+            return said
+    return getattr(engine, setting)
 
 
 def _least(*bounds: int | None) -> int | None:

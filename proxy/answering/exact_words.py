@@ -10,22 +10,24 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from providers.text.patterns import pattern
+
 LARGEST_WORD = 12  # whole numbers up to here are written as words as often as not: nothing is said about them
 MOST_LISTED = 8
 _FEWEST_WORDS = 3  # of a quotation; fewer are a name, or words that somebody keeps at a distance
 _FEWEST_UNSPACED = 8  # letters of one in a script without blanks
 
 _GROUP = "[.,'’\u00a0\u202f\u2009 ]"
-_NUMBER = re.compile(rf"\d{{1,3}}(?:{_GROUP}\d{{3}})+(?:[.,]\d+)?(?!\d)|\d+(?:[.,]\d+)*")
-_GROUPED_BY_TWO = re.compile(r"\d{1,3}(?:,\d{2})*,\d{3}(?:\.\d+)?")  # 27,55,309 as India writes it
-_GROUPED = re.compile(rf"\d{{1,3}}(?:{_GROUP}\d{{3}})+")
-_ANY_GROUP = re.compile(_GROUP)
-_ONE_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:\.\d{3})*,\d+|\d{5,},\d+")
-_LIST_SEPARATOR = re.compile("[, \u00a0\u202f\u2009'’]")
-_SEPARATOR = re.compile("[ \u00a0\u202f\u2009'’]")
+_NUMBER = pattern(rf"\d{{1,3}}(?:{_GROUP}\d{{3}})+(?:[.,]\d+)?(?!\d)|\d+(?:[.,]\d+)*")
+_GROUPED_BY_TWO = pattern(r"\d{1,3}(?:,\d{2})*,\d{3}(?:\.\d+)?")  # 27,55,309 as India writes it
+_GROUPED = pattern(rf"\d{{1,3}}(?:{_GROUP}\d{{3}})+")
+_ANY_GROUP = pattern(_GROUP)
+_ONE_NUMBER = pattern(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:\.\d{3})*,\d+|\d{5,},\d+")
+_LIST_SEPARATOR = pattern("[, \u00a0\u202f\u2009'’]")
+_SEPARATOR = pattern("[ \u00a0\u202f\u2009'’]")
 # A letter that a number sticks to makes it a name, but where no blanks are written.
 _LETTER = "[^\\W\\d_\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]"
-_IN_A_NAME = re.compile(rf"{_LETTER}[-‑]?\Z|[\w#][_#/.]\Z|[#$_@/]\Z")
+_IN_A_NAME = pattern(rf"{_LETTER}[-‑]?\Z|[\w#][_#/.]\Z|[#$_@/]\Z")
 _MULTIPLES = {
     **dict.fromkeys(("thousand", "k", "tausend", "mille", "mil"), 3),
     **dict.fromkeys(("million", "millions", "mn", "m", "mio", "millionen", "millones", "milioni"), 6),
@@ -41,10 +43,10 @@ _SIGNS = {
     **dict.fromkeys("兆조", 12),
 }
 _MULTIPLE_WORDS = "|".join(sorted(_MULTIPLES, key=len, reverse=True))
-_MULTIPLE = re.compile(rf"[ \u00a0\u202f-]?(?:({_MULTIPLE_WORDS})\b|([{''.join(_SIGNS)}]))", re.IGNORECASE)
-_COUNTED = re.compile(f"({_NUMBER.pattern})({_MULTIPLE.pattern})?", re.IGNORECASE)
+_MULTIPLE = pattern(rf"[ \u00a0\u202f-]?(?:({_MULTIPLE_WORDS})\b|([{''.join(_SIGNS)}]))", re.IGNORECASE)
+_COUNTED = pattern(f"({_NUMBER.pattern})({_MULTIPLE.pattern})?", re.IGNORECASE)
 # 3億2000万 is one number in two pieces: nothing is said about it.
-_IN_PIECES = re.compile(rf"[{''.join(_SIGNS)}]\d")
+_IN_PIECES = pattern(rf"[{''.join(_SIGNS)}]\d")
 # As far as texts are compared, digits of all scripts are the same, and the Arabic signs between them ours.
 _ZEROS = "٠۰०০੦૦௦౦೦൦๐໐༠၀០０"
 _DIGITS = {ord(zero) + digit: str(digit) for zero in _ZEROS for digit in range(10)} | {0x066B: ".", 0x066C: ","}
@@ -67,23 +69,23 @@ _MONTH_NUMBERS = {name: number for number, names in enumerate(_MONTHS, 1) for na
 _MONTH = f"({'|'.join(sorted(_MONTH_NUMBERS, key=len, reverse=True))})"
 _DAY, _YEAR = r"(\d{1,2})(?:st|nd|rd|th|º|er|\.)?", r"(\d{4})"
 _OF = r"\s++(?:(?:de|of)\s++)?"
-_DAY_FIRST = re.compile(rf"(?<!\d){_DAY}{_OF}{_MONTH}\b\.?(?:,?{_OF}{_YEAR}(?!\d))?", re.IGNORECASE)
-_MONTH_FIRST = re.compile(rf"\b{_MONTH}\.?\s++{_DAY}(?!\d)(?:,?\s++{_YEAR}(?!\d))?", re.IGNORECASE)
-_ISO = re.compile(r"(?<!\d)(\d{4})-(\d{1,2})-(\d{1,2})(?!\d)")
-_CJK = re.compile(r"(?<!\d)(?:(\d{4})\s?年\s?)?(\d{1,2})\s?月\s?(\d{1,2})\s?日")
-_NUMERIC = re.compile(r"(?<![\d./])(\d{1,2})([./])(\d{1,2})\2(\d{4})(?!\d)")
+_DAY_FIRST = pattern(rf"(?<!\d){_DAY}{_OF}{_MONTH}\b\.?(?:,?{_OF}{_YEAR}(?!\d))?", re.IGNORECASE)
+_MONTH_FIRST = pattern(rf"\b{_MONTH}\.?\s++{_DAY}(?!\d)(?:,?\s++{_YEAR}(?!\d))?", re.IGNORECASE)
+_ISO = pattern(r"(?<!\d)(\d{4})-(\d{1,2})-(\d{1,2})(?!\d)")
+_CJK = pattern(r"(?<!\d)(?:(\d{4})\s?年\s?)?(\d{1,2})\s?月\s?(\d{1,2})\s?日")
+_NUMERIC = pattern(r"(?<![\d./])(\d{1,2})([./])(\d{1,2})\2(\d{4})(?!\d)")
 
-_QUOTED = re.compile(
+_QUOTED = pattern(
     r"“([^“”\n]+)”|„([^„“”\n]+)[“”]|«([^«»\n]+)»|「([^「」\n]+)」|『([^『』\n]+)』|(?<!\w)\"([^\"\n]+)\"(?!\w)"
 )
-_LEFT_OUT = re.compile(r"\s*(?:\[…\]|\[\.\.\.\]|\(…\)|\(\.\.\.\)|…|\.\.\.)\s*|\[[^\]]*\]")
+_LEFT_OUT = pattern(r"\s*(?:\[…\]|\[\.\.\.\]|\(…\)|\(\.\.\.\)|…|\.\.\.)\s*|\[[^\]]*\]")
 # The target of a link, with brackets in it as addresses have them; never one within another: each place is read once.
-_MARKUP = re.compile(r"[*_`\\]|\[|\]\((?:[^()\s]++|\([^()\s]*+\))*+\)|\]")
+_MARKUP = pattern(r"[*_`\\]|\[|\]\((?:[^()\s]++|\([^()\s]*+\))*+\)|\]")
 _AROUND = " .,;:!?…\"'"
 _SAME = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-", "‑": "-", "\u00ad": ""})
-_WORD = re.compile(r"\w+")
-_DIGIT = re.compile(r"\d")
-_UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
+_WORD = pattern(r"\w+")
+_DIGIT = pattern(r"\d")
+_UNSPACED = pattern("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 
 
 class Date(NamedTuple):

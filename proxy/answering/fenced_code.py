@@ -9,7 +9,8 @@ renderers could part nothing counts as code any more: that may change code that 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from providers.records import dataclass
 
 LONGEST = 200  # characters of a line that are looked at
 

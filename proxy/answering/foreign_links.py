@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
+from providers.text.patterns import pattern
+
 from ..values.events import Citation, TextDelta
 from ..values.markdown import is_escaped
 from . import addresses
@@ -24,21 +26,21 @@ _HOLD = -1
 _MOST_SPAN = 300  # characters of code within a line
 
 _ODD_SPACES = "\x0b\x0c\x85\u2028\u2029"
-_SPECIAL = re.compile(rf"[\]<&`$\r\n{_ODD_SPACES}]|!\[|(?:https?|ftp)\\?:|www\\?\.|//", re.IGNORECASE)
-_HALF = re.compile(r"(?:h(?:t(?:t(?:ps?\\?)?)?)?|f(?:tp?)?|ftp\\|ww?|www\\?|[!/])\Z", re.IGNORECASE)
+_SPECIAL = pattern(rf"[\]<&`$\r\n{_ODD_SPACES}]|!\[|(?:https?|ftp)\\?:|www\\?\.|//", re.IGNORECASE)
+_HALF = pattern(r"(?:h(?:t(?:t(?:ps?\\?)?)?)?|f(?:tp?)?|ftp\\|ww?|www\\?|[!/])\Z", re.IGNORECASE)
 _BOUNDARIES = " \n\t("
 _MAY_STAND_BEFORE_CODE = _BOUNDARIES + "\"'*_|>"
-_LINE_END = re.compile(r"[\r\n]")
-_LINE_HEAD = re.compile(r"[\r\n][ \t>]*+(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t][ \t>]*+)*+\Z")
-_TICKS = re.compile("`+")
-_DESTINATION = re.compile(r" ?([^\s()<>]*)")
-_DEFINED = re.compile(r"[ \t]*(?:(?:\r\n?|\n)[ \t]*)?(\S*)")
-_ALONE = re.compile(r"!\[[^\[\]`\\<]*\Z")  # an image whose words are nothing but words
-_TAG_END = re.compile(r"[>\n\r<`]")
-_HARMLESS_TAG = re.compile(r"</?(?:b|br|em|i|kbd|mark|s|small|strong|sub|sup|u)\s?/?>|</a>", re.IGNORECASE)
-_TAG_BEGINS = re.compile(r"[A-Za-z/!?]")
-_ENTITY = re.compile(r"&(?:#[xX]?[0-9A-Fa-f]{1,8}|[A-Za-z]{1,31});?")
-_HALF_AN_ENTITY = re.compile(r"&(?:#[xX]?[0-9A-Fa-f]{0,8}|[A-Za-z]{0,31})")
+_LINE_END = pattern(r"[\r\n]")
+_LINE_HEAD = pattern(r"[\r\n][ \t>]*+(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t][ \t>]*+)*+\Z")
+_TICKS = pattern("`+")
+_DESTINATION = pattern(r" ?([^\s()<>]*)")
+_DEFINED = pattern(r"[ \t]*(?:(?:\r\n?|\n)[ \t]*)?(\S*)")
+_ALONE = pattern(r"!\[[^\[\]`\\<]*\Z")  # an image whose words are nothing but words
+_TAG_END = pattern(r"[>\n\r<`]")
+_HARMLESS_TAG = pattern(r"</?(?:b|br|em|i|kbd|mark|s|small|strong|sub|sup|u)\s?/?>|</a>", re.IGNORECASE)
+_TAG_BEGINS = pattern(r"[A-Za-z/!?]")
+_ENTITY = pattern(r"&(?:#[xX]?[0-9A-Fa-f]{1,8}|[A-Za-z]{1,31});?")
+_HALF_AN_ENTITY = pattern(r"&(?:#[xX]?[0-9A-Fa-f]{0,8}|[A-Za-z]{0,31})")
 # Characters that an address is made of, and their names.
 _ADDRESS_NAMES = frozenset({"colon", "sol", "bsol", "period", "commat"})
 

@@ -8,13 +8,20 @@ costs a search; a false one would take search from a person, so each wants words
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from functools import cache
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Literal
 
-from ..values.messages import role_of, text_of
+from providers.records import dataclass
+
+from ..values.messages import texts_in
 
 Place = Literal["system", "last"]  # the first system message, or the last message
+_INSTRUCTS = ("system", "developer")
+_ASKS = ("user", *_INSTRUCTS)  # NextChat lets its system ask for the summary
 _BEGINNING = 400  # characters of a message in which a signal's first words stand
 
 
@@ -129,35 +136,39 @@ SIGNALS: tuple[Signal, ...] = (
     Signal("NextChat", "2.16", "last", "please generate a four to five word title summarizing our conversation"),
     Signal("NextChat", "2.16", "last", "summarize the discussion briefly in 200 words or less to use as a prompt"),
 )
-_BEGINNINGS = {
-    where: tuple(signal.begins for signal in SIGNALS if signal.where == where) for where in ("system", "last")
-}
+
+
+@cache  # made when it is first asked for: it takes milliseconds
+def _any_beginning(where: Place) -> re.Pattern[str]:
+    """What every text with a signal at this place begins with, and hardly any other text."""
+    begins = [signal.begins.split() for signal in SIGNALS if signal.where == where]
+    return re.compile(r"\s*+" + _any_of(begins), re.IGNORECASE)
+
+
+def _any_of(begins: list[list[str]]) -> str:
+    """Words that several of them begin with are read once."""
+    if not all(begins):
+        return ""
+    words = [(re.escape(word), [rest[1:] for rest in rests]) for word, rests in groupby(sorted(begins), itemgetter(0))]
+    return "(?:" + "|".join(word + (r"\s++" + more if (more := _any_of(rests)) else "") for word, rests in words) + ")"
 
 
 def is_housekeeping(body: Mapping[str, Any]) -> bool:
     """Does the client ask for itself?"""
     messages = body.get("messages")
-    if not isinstance(messages, list) or not messages:
+    if not messages:
         return False
-    has_tools = bool(body.get("tools"))
-    return _is_signal("system", _instructions(messages), has_tools) or _is_signal(
-        "last", _last_words(messages), has_tools
-    )
+    first, last = messages[0], messages[-1]
+    return _is_signal("system", first, _INSTRUCTS, body) or _is_signal("last", last, _ASKS, body)
 
 
-def _is_signal(where: Place, text: str, has_tools: bool) -> bool:
-    said = Said(text)
-    if not said.beginning.startswith(_BEGINNINGS[where]):  # nearly all that comes
+def _is_signal(where: Place, message: Mapping[str, Any], speakers: tuple[str, ...], body: Mapping[str, Any]) -> bool:
+    if message.get("role") not in speakers:
         return False
+    content = message.get("content")
+    text = content if type(content) is str else "\n".join(texts_in(content))
+    if not _any_beginning(where).match(text, 0, _BEGINNING):  # nearly all that comes
+        return False
+    said, has_tools = Said(text), bool(body.get("tools"))
     told = [signal for signal in SIGNALS if signal.where == where and (signal.with_tools or not has_tools)]
     return any(signal.fits(said) for signal in told)
-
-
-def _instructions(messages: Sequence[Any]) -> str:
-    """The system message, which stands first where there is one."""
-    return text_of(messages[0], "\n") if role_of(messages[0]) in ("system", "developer") else ""
-
-
-def _last_words(messages: Sequence[Any]) -> str:
-    """What is asked last; NextChat lets its system ask for the summary."""
-    return text_of(messages[-1], "\n") if role_of(messages[-1]) in ("user", "system", "developer") else ""

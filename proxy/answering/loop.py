@@ -10,10 +10,10 @@ as it was, because servers read the whole prompt again when it changes; only who
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from providers.records import dataclass
 from tools import prompts
 from tools.base import ToolCall, ToolResult
 
@@ -77,6 +77,7 @@ class End:
 
 
 Action = SearchFirst | AskModel | RunTools | KeepTurn | End
+_END = End()
 
 
 class ToolLoop:
@@ -96,8 +97,9 @@ class ToolLoop:
         self._ours_taken_away = False  # because the model called them in the last round all the same
         self._ran = False
         self._begun = False
+        self.called = False  # has the model called anything?
         self._shown_calls = 0
-        self._ends_in_space = True  # of the text shown so far; true before any
+        self._last_text = " "  # of what is shown so far; before any, a blank
         self._usage: dict[str, Any] = {}
         self._bare: Offer | None = None  # without what a first search found
         self.gave_up_reading = False  # because the model could not hold that
@@ -111,7 +113,7 @@ class ToolLoop:
         self._given = len(self._messages)  # what comes behind these is hidden from the client
         self._last = not offer.owned  # is the round under way one in which our tools may not be called?
         self._formatted = offer.response_format is None or not offer.owned
-        self._used_ids = {call["id"] for message in self._messages for call in calls_in(message)}
+        self._used_ids: set[str] | None = None  # of calls; known when the model calls
 
     @property
     def reading(self) -> str:
@@ -138,42 +140,27 @@ class ToolLoop:
     def receive(self, events: Sequence[Event]) -> list[Event]:
         out = [] if self._begun else self._begin_with(events[0])
         for event in events:
-            if isinstance(event, TextDelta):
-                self._receive_text(event, out)
-            elif isinstance(event, ToolCallDelta):
-                self._receive_call(event, out)
-            elif isinstance(event, ReasoningDelta):
-                if event.echoed:
-                    self._round.fields.add(event.fields)
-                out.append(event)
-            elif isinstance(event, UsageSeen):
-                add_usage(self._usage, event.usage)
-            elif isinstance(event, Finished):
-                self._stop_word = event.stop_word
-                out += self._close_round(event.reason)
-            elif isinstance(event, Failed):
-                out += self._fail(event)
-            elif isinstance(event, Replan):
-                out += self._replan(event)
+            if type(event) in _RECEIVERS:
+                _RECEIVERS[type(event)](self, event, out)
         return out
 
-    def _fail(self, event: Failed) -> list[Event]:
+    def _fail(self, event: Failed, out: list[Event]) -> None:
         """The end; unless it is only too much that we gave the model to read, and it has said nothing yet."""
         spoken = self._round.text or self._round.calls or len(self._messages) > self._given
         if self._bare is None or spoken or not is_overflow(event):
-            self._action = End()
-            return [event]
+            self._action = _END
+            out.append(event)
+            return
         bare, self._bare = self._bare, None
         self.gave_up_reading = True
         self._take(bare)
         self._next_round()
-        return []
 
     def _begin_with(self, event: Event) -> list[Event]:
         """Whatever the model says first, the answer begins with `Begun`: its own, or ours where it sent none."""
-        if isinstance(event, Failed | Replan):
-            return []
-        return self._begin(event if isinstance(event, Begun) else Begun())
+        if type(event) is Begun:
+            return self._begin(event)
+        return [] if isinstance(event, Failed | Replan) else self._begin(Begun())
 
     def _begin(self, event: Begun) -> list[Event]:
         if self._begun:
@@ -181,16 +168,16 @@ class ToolLoop:
         self._begun = True
         return [event]
 
-    def _replan(self, event: Replan) -> list[Event]:
+    def _replan(self, event: Replan, out: list[Event]) -> None:
         """The model is asked again as it can be asked. What the client has seen goes on, with our tools in words."""
         self._replans += 1
         if self._replans > MOST_REPLANS:
-            self._action = End()
-            return [event.failed]
+            self._action = _END
+            out.append(event.failed)
+            return
         self._next_round()
         if event.tool_mode == "none" and self._offer.owned and not self._begun:
             self._action = SearchFirst()
-        return []
 
     def tools_done(self, results: Sequence[ToolResult], *, spent: bool = False) -> list[Event]:
         """The tools have run. `spent` says that a budget is used up: then the next round is the last."""
@@ -217,7 +204,7 @@ class ToolLoop:
         calls = list(self._round.calls.values())
         if not calls or calls[-1].ours or self._last:
             return []
-        return [self._as_tool_call(call) for call in calls if call.ours]
+        return [self._as_tool_call(call) for call in self._round.ours]
 
     # What the model says
 
@@ -226,13 +213,19 @@ class ToolLoop:
         self._round.text.append(event.text)
         if not self._formatted:
             return  # this text is not the answer: the final, formatted request is still to come
-        if round_began and not (self._ends_in_space or event.text[0].isspace()):
+        if round_began and not (self._last_text[-1].isspace() or event.text[0].isspace()):
             event = TextDelta("\n\n" + event.text, ("\n\n" + event.cut[0], *event.cut[1:]))
-        self._ends_in_space = event.text[-1].isspace()
+        self._last_text = event.text
+        out.append(event)
+
+    def _receive_thought(self, event: ReasoningDelta, out: list[Event]) -> None:
+        if event.echoed:
+            self._round.think(event.fields)
         out.append(event)
 
     def _receive_call(self, event: ToolCallDelta, out: list[Event]) -> None:
         call = self._round.calls.get(event.index)
+        self.called = True
         if call is None:
             ours = bool(self._offer.owned) and event.name not in self._offer.client_tools
             call = PendingCall(self._fresh_id(event.id), event.name, [], {}, ours)
@@ -241,7 +234,7 @@ class ToolLoop:
                     self._key = new_key()
                 call.shown_as = self._shown_calls
                 self._shown_calls += 1
-            self._round.calls[event.index] = call
+            self._round.begin_call(event.index, call)
         call.arguments.append(event.arguments)
         if event.extra:
             merge_fields(call.extra, event.extra)
@@ -250,15 +243,23 @@ class ToolLoop:
             shown = marked(id_, self._key) if id_ and self._key else id_
             out.append(ToolCallDelta(call.shown_as, shown, event.name, event.arguments, event.extra))
 
+    def _receive_usage(self, event: UsageSeen, out: list[Event]) -> None:
+        add_usage(self._usage, event.usage)
+
+    def _receive_end(self, event: Finished, out: list[Event]) -> None:
+        self._stop_word = event.stop_word
+        out += self._close_round(event.reason)
+
     def _fresh_id(self, given: str) -> str:
         """Some models number their calls anew every turn; in one history every id must stand once."""
+        if self._used_ids is None:
+            self._used_ids = {call["id"] for message in self._messages for call in calls_in(message)}
         fresh = given if given not in self._used_ids else new_call_id()
         self._used_ids.add(fresh)
         return fresh
 
     def _close_round(self, reason: str) -> list[Event]:
-        ours = [call for call in self._round.calls.values() if call.ours]
-        theirs = [call for call in self._round.calls.values() if not call.ours]
+        ours, theirs = self._round.ours, self._round.theirs
         if theirs:
             return self._call_client(ours, theirs, reason)
         if ours and self._may_run(ours, reason):
@@ -337,9 +338,8 @@ class ToolLoop:
         return ToolCall(call.id, self._tool_of(call), "".join(call.arguments))
 
     def _end(self, reason: str) -> list[Event]:
-        self._action = End()
-        theirs = [call for call in self._round.calls.values() if not call.ours]
-        last = self._last_turn or [self._assistant_message(theirs)]
+        self._action = _END
+        last = self._last_turn or [self._assistant_message(self._round.theirs)]
         return [RoundFinished(tuple(last)), UsageSeen(self._usage), Finished(reason, self._stop_word)]
 
     # What the model is asked
@@ -369,10 +369,12 @@ class ToolLoop:
             body["tool_choice"] = offer.free_choice
         return body
 
-    def _assistant_message(self, calls: list[PendingCall]) -> dict[str, Any]:
-        text = without_thinking("".join(self._round.text))
-        called = {"tool_calls": [call.as_message() for call in calls]} if calls else {}
-        return {"role": "assistant", "content": text or None, **called, **self._round.fields.whole()}
+    def _assistant_message(self, calls: Sequence[PendingCall]) -> dict[str, Any]:
+        text, thought = without_thinking("".join(self._round.text)), self._round.fields
+        message: dict[str, Any] = {"role": "assistant", "content": text or None}
+        if calls:
+            message["tool_calls"] = [call.as_message() for call in calls]
+        return message | thought.whole() if thought else message
 
     def _tool_of(self, call: PendingCall) -> str:
         return self._offer.owned.get(call.name, call.name)
@@ -380,3 +382,14 @@ class ToolLoop:
 
 def _result_message(call_id: str, text: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call_id, "content": text}
+
+
+_RECEIVERS: dict[type, Callable[[ToolLoop, Any, list[Event]], None]] = {
+    TextDelta: ToolLoop._receive_text,
+    ToolCallDelta: ToolLoop._receive_call,
+    ReasoningDelta: ToolLoop._receive_thought,
+    UsageSeen: ToolLoop._receive_usage,
+    Finished: ToolLoop._receive_end,
+    Failed: ToolLoop._fail,
+    Replan: ToolLoop._replan,
+}

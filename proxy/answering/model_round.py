@@ -4,10 +4,12 @@ calls as they stand in a history.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
+
+from providers.records import dataclass
 
 from ..upstreams import repairs
 from ..values.events import GatheredFields
@@ -41,8 +43,21 @@ class PendingCall:
         return False
 
 
-@dataclass(slots=True)
 class ModelRound:
-    text: list[str] = field(default_factory=list)
-    fields: GatheredFields = field(default_factory=GatheredFields)
-    calls: dict[int, PendingCall] = field(default_factory=dict)
+    __slots__ = ("calls", "fields", "ours", "text", "theirs")
+
+    def __init__(self) -> None:
+        self.text: list[str] = []
+        self.fields: GatheredFields | None = None  # of its thinking, where there is any
+        self.calls: dict[int, PendingCall] = {}  # by the model's number
+        self.ours: list[PendingCall] = []  # of these
+        self.theirs: list[PendingCall] = []  # the others, that the client answers
+
+    def begin_call(self, index: int, call: PendingCall) -> None:
+        self.calls[index] = call
+        (self.ours if call.ours else self.theirs).append(call)
+
+    def think(self, fields: Mapping[str, Any]) -> None:
+        if self.fields is None:
+            self.fields = GatheredFields()
+        self.fields.add(fields)

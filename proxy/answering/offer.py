@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from providers.records import dataclass
 from tools.base import ToolSpec
 from tools.ledger import KnownSource
 from tools.options import day_now
 from tools.toolbox import TOOLS
 
 from ..values.errors import refuse
-from ..values.request import ChatRequest
+from ..values.request import ChatRequest, SearchOptions
+from .decoration import CleanedHistory
 from .housekeeping import is_housekeeping
 
 # A client that brings a web search of its own does not want a second one beside it.
 _CLIENT_SEARCH = re.compile(
     r"(?:web|internet|online|google|bing|brave|tavily|exa|serper|duckduckgo|ddg|searxng|perplexity)[_-]?search"
-    r"|search[_-]?(?:the[_-]?)?(?:web|internet|online|google|bing)|browser?[_-]search|^websearch$",
+    r"|search[_-]?(?:the[_-]?)?(?:web|internet|online|google|bing)|browser?[_-]search",
     re.IGNORECASE,
 )
 _TELLABLE = re.compile(r"[A-Za-z0-9_.:-]{1,48}")  # what may stand in a header
@@ -41,9 +43,11 @@ class Decision:
 
     @property
     def header(self) -> str:
+        decided = f"{'offered' if self.offered else 'off'}; reason={self.reason}"
+        if not self.left_out:
+            return decided
         named = dict.fromkeys(kind if _TELLABLE.fullmatch(kind) else "other" for kind in self.left_out)
-        left_out = f"; left_out={','.join(list(named)[:_MOST_TOLD])}" if named else ""
-        return f"{'offered' if self.offered else 'off'}; reason={self.reason}{left_out}"
+        return f"{decided}; left_out={','.join(list(named)[:_MOST_TOLD])}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,31 +90,40 @@ def decide(request: ChatRequest, mode: str, header: str, available: bool, *, key
         return Decision(False, "not_requested")
     if request.wants_no_tools:
         return Decision(False, "background")
-    aside = next((reason for reason, says_so in _STEPS_ASIDE if says_so(request.body)), "")
+    aside = _stepping_aside(request.body)
     return Decision(not aside, aside or "auto")
 
 
-def make_offer(request: ChatRequest, specs: Sequence[ToolSpec]) -> Offer:
-    """The request with our tools behind the client's. Everything before them stays as it was, for prompt caches."""
-    tools = list(request.body.get("tools") or ())
-    theirs = frozenset(client_tools(request.body))
-    names = {spec.tool: spec.tool if spec.tool not in theirs else _PREFIX + spec.tool for spec in specs}
-    body = {**request.body, "tools": tools + [_as_function(spec, names[spec.tool]) for spec in specs]}
-    client_choice = body.get("tool_choice")
-    # A tool of ours has run by then, so the wish for any tool is met.
-    if client_choice in ("required", "any"):
-        client_choice = "auto"
-    elif isinstance(client_choice, dict) and isinstance(client_choice.get("allowed_tools"), dict):
-        client_choice = {**client_choice, "allowed_tools": {**client_choice["allowed_tools"], "mode": "auto"}}
-    first, later = _choices(request, names)
-    if first is not None:
-        body["tool_choice"] = first
+def make_offer(
+    request: ChatRequest, specs: Sequence[ToolSpec], history: CleanedHistory | None = None, today: str | None = None
+) -> Offer:
+    """The request with our tools behind the client's. Everything before them stays as it was, for prompt caches.
+    `history` is its history without our decoration, `today` the day that the tools say."""
+    body = dict(request.body)
+    tools, theirs = list(body.get("tools") or ()), frozenset(client_tools(body))
+    owned: dict[str, str] = {}
+    for spec in specs:
+        wire = spec.tool if spec.tool not in theirs else _PREFIX + spec.tool
+        owned[wire] = spec.tool
+        function = {"name": wire, "description": spec.description, "parameters": dict(spec.parameters)}
+        tools.append({"type": "function", "function": function})
+    body["tools"] = tools
+    client_choice, later = _set_choice(body, request.search, owned) if _speaks_of_choice(request) else (None, "auto")
     if request.stream:
         options = body.get("stream_options")
         body["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
     held = body.pop("response_format") if is_formatted(body) else None
-    owned = {wire: tool for tool, wire in names.items()}
-    return Offer(body, owned, theirs, client_choice, later, held)
+    highest, known = 0, request.sources
+    if history is not None:
+        body["messages"] = history.messages
+        highest, known = history.highest_number, _known(history, request.sources)
+    return Offer(body, owned, theirs, client_choice, later, held, highest, known, today or day_now())
+
+
+def _known(history: CleanedHistory, restored: Mapping[int, KnownSource]) -> Mapping[int, KnownSource]:
+    """What the numbers in a history stand for. Those that people or clients gave to something else are theirs."""
+    known = {**history.known_sources, **restored}
+    return {n: source for n, source in known.items() if n not in history.claimed} if history.claimed else known
 
 
 def without_ours(offered: Offer) -> Offer:
@@ -141,33 +154,39 @@ def without_idle_choice(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def client_tools(body: Mapping[str, Any]) -> list[str]:
     """The names of the client's own tools."""
+    if "tools" not in body:
+        return []
     return [name for tool in body.get("tools") or () if (name := tool_name(tool))]
 
 
 def tool_name(tool: object) -> str:
     """The name of a tool as a request describes it: `{"type": "function", "function": {"name": …}}`, or custom."""
-    kind = tool.get("type") if isinstance(tool, dict) else None
-    described = tool.get(kind) if isinstance(tool, dict) and isinstance(kind, str) else None
-    name = described.get("name") if isinstance(described, dict) else None
-    return name if isinstance(name, str) else ""
+    if type(tool) is not dict:
+        return ""
+    kind = tool.get("type")
+    described = tool.get(kind) if type(kind) is str else None
+    name = described.get("name") if type(described) is dict else None
+    return name if type(name) is str else ""
 
 
 def has_custom_tools(body: Mapping[str, Any]) -> bool:
     """Tools whose calls are no functions: no SDK can stream them, and we could not tell them from text."""
-    return any(isinstance(tool, dict) and tool.get("type") == "custom" for tool in body.get("tools") or ())
+    return "custom" in [tool.get("type") for tool in body.get("tools") or () if type(tool) is dict]
 
 
 def is_formatted(body: Mapping[str, Any]) -> bool:
     """Does the client want something other than plain text?"""
-    wanted = body.get("response_format")
+    if "response_format" not in body:
+        return False
+    wanted = body["response_format"]
     return isinstance(wanted, dict) and wanted.get("type", "text") != "text"
 
 
 def _choice_excludes(request: ChatRequest) -> str:
     """Why the client's `tool_choice` rules search out, or nothing."""
-    choice = request.body.get("tool_choice")
-    if request.search.forced or request.search.allowed:
+    if "tool_choice" not in request.body or request.search.forced or request.search.allowed:
         return ""
+    choice = request.body["tool_choice"]
     if choice == "none":
         return "tool_choice_none"
     if not isinstance(choice, dict):
@@ -189,7 +208,16 @@ def _wants_audio(body: Mapping[str, Any]) -> bool:
 
 
 def _searches_itself(body: Mapping[str, Any]) -> bool:
-    return any(_CLIENT_SEARCH.search(name) for name in client_tools(body))
+    return bool(_CLIENT_SEARCH.search("\n".join(client_tools(body))))
+
+
+def _stepping_aside(body: Mapping[str, Any]) -> str:
+    """Why `auto` leaves a request alone, or nothing."""
+    if not _TELLING_FIELDS.isdisjoint(body):  # most requests have at the most tools among these
+        for reason, _, says_so in _STEPS_ASIDE:
+            if says_so(body):
+                return reason
+    return "background" if is_housekeeping(body) else ""
 
 
 Condition = Callable[[Mapping[str, Any]], bool]
@@ -205,34 +233,49 @@ _NOT_WITH_SEARCH: tuple[tuple[str, Condition, str], ...] = (
     ),
 )
 
-# Why `auto` leaves a request alone.
-_STEPS_ASIDE: tuple[tuple[str, Condition], ...] = (
-    ("n", _wants_several),
-    ("logprobs", _wants_logprobs),
-    ("response_format", is_formatted),
-    ("audio", _wants_audio),
-    ("tool_choice_required", lambda body: body.get("tool_choice") in ("required", "any")),
-    ("functions", lambda body: bool(body.get("functions") or body.get("function_call"))),
-    ("custom_tools", has_custom_tools),
-    ("client_search", _searches_itself),
-    ("background", is_housekeeping),
+# Why `auto` leaves a request alone, and the fields that say so. What it is asked for may say so too.
+_STEPS_ASIDE: tuple[tuple[str, tuple[str, ...], Condition], ...] = (
+    ("n", ("n",), _wants_several),
+    ("logprobs", ("logprobs",), _wants_logprobs),
+    ("response_format", ("response_format",), is_formatted),
+    ("audio", ("audio", "modalities"), _wants_audio),
+    ("tool_choice_required", ("tool_choice",), lambda body: body.get("tool_choice") in ("required", "any")),
+    (
+        "functions",
+        ("functions", "function_call"),
+        lambda body: bool(body.get("functions") or body.get("function_call")),
+    ),
+    ("custom_tools", ("tools",), has_custom_tools),
+    ("client_search", ("tools",), _searches_itself),
 )
+_TELLING_FIELDS = frozenset(name for _, fields, _ in _STEPS_ASIDE for name in fields)
 
 
-def _choices(request: ChatRequest, names: Mapping[str, str]) -> tuple[Any, Any]:
-    """The `tool_choice` of the first round, and of those after a tool of ours has run. None: leave it out."""
-    first = names.get(request.search.forced_tool) or next(iter(names.values()))  # the search, if there is one
-    search = {"type": "function", "function": {"name": first}}
-    if request.search.allowed:
-        choice = request.body.get("tool_choice")
+def _speaks_of_choice(request: ChatRequest) -> bool:
+    return "tool_choice" in request.body or request.search.forced or request.search.allowed
+
+
+def _set_choice(body: dict[str, Any], search: SearchOptions, owned: Mapping[str, str]) -> tuple[Any, Any]:
+    """Sets the `tool_choice` of the first round; hands on the client's own, for the round in which only its tools are
+    left, and that of the rounds after a tool of ours has run."""
+    choice = body.get("tool_choice")
+    forced: dict[str, Any] | None = None
+    if search.forced:
+        named = [wire for wire, tool in owned.items() if tool == search.forced_tool]
+        forced = {"type": "function", "function": {"name": named[0] if named else next(iter(owned))}}
+        body["tool_choice"] = forced
+    later: Any = "auto"
+    if search.allowed:
         allowed: dict[str, Any] = choice["allowed_tools"] if isinstance(choice, dict) else {"mode": "auto", "tools": []}
-        ours = [{"type": "function", "function": {"name": wire}} for wire in names.values()]
-        both = {**allowed, "tools": [*allowed["tools"], *ours]}
+        both = {
+            **allowed,
+            "tools": [*allowed["tools"], *({"type": "function", "function": {"name": n}} for n in owned)],
+        }
+        body["tool_choice"] = forced or {"type": "allowed_tools", "allowed_tools": both}
         later = {"type": "allowed_tools", "allowed_tools": {**both, "mode": "auto"}}
-        return search if request.search.forced else {"type": "allowed_tools", "allowed_tools": both}, later
-    return (search, "auto") if request.search.forced else (None, "auto")
-
-
-def _as_function(spec: ToolSpec, name: str) -> dict[str, Any]:
-    function = {"name": name, "description": spec.description, "parameters": dict(spec.parameters)}
-    return {"type": "function", "function": function}
+    # A tool of ours has run by then, so the wish for any tool is met.
+    if choice in ("required", "any"):
+        choice = "auto"
+    elif isinstance(choice, dict) and isinstance(choice.get("allowed_tools"), dict):
+        choice = {**choice, "allowed_tools": {**choice["allowed_tools"], "mode": "auto"}}
+    return choice, later

@@ -5,17 +5,18 @@ earlier turns belong back into it, and whether search is offered. Handed a reque
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast, get_args
 
+from providers.records import dataclass
 from tools.base import ToolSpec
 from tools.ledger import joined
 from tools.options import day_now
 from tools.toolbox import Toolbox
 
 from ..callers.caller import NOBODY, Caller
-from ..callers.permission import check_model, permission_of, plain_body
+from ..callers.permission import check_model, plain_body
 from ..context import RequestContext
 from ..store.store import Store
 from ..upstreams.directory import UpstreamDirectory
@@ -38,7 +39,7 @@ from .offer import (
 )
 
 ONLINE = ":online"  # behind a model's name: a wish for search
-_HEADERS_UP = frozenset({"accept", "openai-beta", "traceparent", "tracestate", "x-title", "http-referer"})
+_HEADERS_UP = ("accept", "openai-beta", "traceparent", "tracestate", "x-title", "http-referer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,30 +63,38 @@ class Preparation:
         self._footer = footer
 
     async def prepare(self, request: ChatRequest, context: RequestContext) -> PreparedRequest:
-        caller = context.caller
-        request = await self._without_suffix(request, caller)
-        if caller.policy.models is not None:
-            request = replace(request, raw=plain_body(caller, request.raw))
-        up = headers_up(context.headers)
+        caller, headers = context.caller, context.headers
+        policy = caller.policy
+        if request.model.endswith(ONLINE):
+            request = await self._without_suffix(request, caller)
+        else:
+            check_model(caller, request.model)
+        said: dict[str, Any] = {}  # in what the request is to differ from what the client wrote
+        if policy.models is not None:
+            said["raw"] = plain_body(caller, request.raw)
+        up = headers_up(headers)
         plan = self._upstreams.plan(request.model, up, caller, context.observer, deadline=context.deadline)
-        first = plan.current
-        style = style_of(context, first.settings.citations.style)
+        settings = plan.current.settings
+        style = style_of(context, settings.citations.style)
         if style and not request.citations:
-            request = replace(request, citations=style)
-        if language := accepted_language(context.headers.get("accept-language", "")):
-            request = replace(request, search=replace(request.search, language=language))
-        mode = self._mode_of(first.settings.mode, caller)
-        wish = context.headers.get(SEARCH_HEADER, "").strip().lower()
-        key_off = caller.policy.search.mode == "off"
-        decision = decide(request, mode, wish, bool(self.specs(request, caller)), key_off=key_off)
+            said["citations"] = style
+        if "accept-language" in headers and (language := accepted_language(headers["accept-language"])):
+            said["search"] = replace(request.search, language=language)
+        mode = self._mode_of(settings.mode, caller)
+        wish = headers[SEARCH_HEADER].strip().lower() if SEARCH_HEADER in headers else ""
+        key_off = policy.search.mode == "off"
+        available = self._toolbox.has_any(live=request.search.live, only=policy.search.permission.providers)
+        decision = decide(request, mode, wish, available, key_off=key_off)
         if request.left_out:
             decision = replace(decision, left_out=request.left_out)
         context.observer.tell(Decided(decision.offered, decision.reason))
         if key_off:
             plain = without_web_plugin(request.body)
-            request = replace(request, body=plain, changed=request.changed or plain != request.body)
-        if mode != "off":
-            request = await self._restored(request, caller.owner, whole=decision.offered)
+            said["body"], said["changed"] = plain, request.changed or plain != request.body
+        if said:
+            request = replace(request, **said)
+        if mode != "off" and (keys := turns.keys_in(request.body["messages"])):
+            request = await self._restored(request, caller.owner, keys, whole=decision.offered)
         if decision.offered:  # a fallback whose mode is off is none for a request with search
             plan.keep(lambda other: other.settings.mode != "off")
         return PreparedRequest(request, plan, decision, mode)
@@ -103,45 +112,39 @@ class Preparation:
 
     def _mode_for(self, model: str, caller: Caller) -> str:
         client, name = self._upstreams.find(model)
-        return self._mode_of(client.config.of(name).mode, caller)
+        return self._mode_of(client.settings(name).mode, caller)
 
     def may_search(self, model: str, caller: Caller) -> bool:
         """Could a request of this caller that asks for search have it with this model?"""
         if caller.policy.search.mode == "off":
             return False
-        return self._mode_for(model, caller) != "off" and bool(
-            self._toolbox.offered(live=True, only=permission_of(caller).providers)
-        )
+        only = caller.policy.search.permission.providers
+        return self._mode_for(model, caller) != "off" and self._toolbox.has_any(live=True, only=only)
 
     def offer(self, request: ChatRequest, caller: Caller = NOBODY, *, offered: bool) -> Offer:
         """The request as the loop takes it: our decoration out of the history, our tools in."""
         cleaned = self.cleaned(request)
-        if cleaned.changed:
-            request = replace(request, body={**request.body, "messages": cleaned.messages})
         if not offered:
-            return Offer(request.body, client_tools=frozenset(client_tools(request.body)))
-        known = {**cleaned.known_sources, **request.sources}
-        known = {n: source for n, source in known.items() if n not in cleaned.claimed}
+            body = {**request.body, "messages": cleaned.messages}
+            return Offer(body, client_tools=frozenset(client_tools(body)))
         today = day_now()
-        made = make_offer(request, self.specs(request, caller, today))
-        return replace(made, highest_number=cleaned.highest_number, known_sources=known, today=today)
+        return make_offer(request, self.specs(request, caller, today), cleaned, today)
 
     def cleaned(self, request: ChatRequest) -> CleanedHistory:
         return strip_decoration(request.body["messages"], self._footer, request.sources)
 
-    def specs(self, request: ChatRequest, caller: Caller, today: str | None = None) -> tuple[ToolSpec, ...]:
+    def specs(self, request: ChatRequest, caller: Caller, today: str) -> tuple[ToolSpec, ...]:
         """The tools for it. In an answer that has a format a marker would be wrong: there nobody is told to cite."""
-        only, cite = permission_of(caller).providers, not is_formatted(request.body)
+        only, cite = caller.policy.search.permission.providers, not is_formatted(request.body)
         return self._toolbox.offered(live=request.search.live, only=only, cite=cite, today=today)
 
     async def _without_suffix(self, request: ChatRequest, caller: Caller) -> ChatRequest:
         """`:online` is a wish for search, unless the upstream lists that very name. A model that the caller may not use
         is refused before anybody is looked for."""
         plain = request.model.removesuffix(ONLINE)
-        if plain == request.model or not plain:
-            check_model(caller, request.model)
+        check_model(caller, request.model, *([plain] if plain else []))
+        if not plain:
             return request
-        check_model(caller, request.model, plain)
         if self._mode_for(plain, caller) == "off" or await self._upstreams.lists(request.model):
             check_model(caller, request.model)
             return request
@@ -149,18 +152,14 @@ class Preparation:
         body = {**request.body, "model": plain}
         return replace(request, model=plain, body=body, search=search, changed=True)
 
-    async def _restored(self, request: ChatRequest, owner: str, *, whole: bool) -> ChatRequest:
-        """The request with everything back in its history that earlier answers kept from the client; where our tools
-        are not offered, only the ids of its calls are mended."""
-        messages = request.body["messages"]
-        keys = turns.keys_in(messages)
-        if not keys:
-            return request
+    async def _restored(self, request: ChatRequest, owner: str, keys: Sequence[str], *, whole: bool) -> ChatRequest:
+        """The request with everything back in its history that earlier answers kept from the client, under these keys;
+        where our tools are not offered, only the ids of its calls are mended."""
         kept: dict[str, turns.Turn] = {}
         for key, data in (await self._store.get_many("turn", owner, keys) if whole else {}).items():
             if len(kept) < turns.MOST_FOUND and (turn := turns.decoded(data)):
                 kept[key] = turn
-        history = turns.restored(messages, kept)
+        history = turns.restored(request.body["messages"], kept)
         body = {**request.body, "messages": history.messages}
         sources = joined([request.sources, history.sources])
         return replace(request, body=body, sources=sources, searched=history.searched, changed=True)
@@ -168,7 +167,7 @@ class Preparation:
 
 def style_of(context: RequestContext, upstream: CitationStyle | None) -> CitationStyle | None:
     """How citations are to look: as the request says, else its key, else its upstream."""
-    wanted = context.headers.get(CITATIONS_HEADER, "").strip().lower()
+    wanted = context.headers[CITATIONS_HEADER].strip().lower() if CITATIONS_HEADER in context.headers else ""
     if not wanted:
         return context.caller.policy.citations.style or upstream
     for style in get_args(CitationStyle):
@@ -189,7 +188,7 @@ def without_web_plugin(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def headers_up(headers: Mapping[str, str]) -> dict[str, str]:
     """The client's headers that an upstream may see."""
-    return {key: value for key, value in headers.items() if key in _HEADERS_UP}
+    return {name: headers[name] for name in _HEADERS_UP if name in headers}
 
 
 def without_our_calls(request: ChatRequest) -> ChatRequest:

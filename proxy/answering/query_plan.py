@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from providers.records import dataclass
+from providers.text.patterns import pattern
 from tools import prompts
 from tools.clean import clean, one_line
 
@@ -25,13 +26,13 @@ LONGEST_RETOLD = 600  # characters of each
 MOST_COMPARED = 6  # messages, and as many results of tools, whose words may not leave
 _TELLING = 4  # letters from which on a word tells something though more stands before or behind it
 
-_THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.I | re.DOTALL)
-_LABEL = re.compile(r"\s*(?:[-*•>]\s+|\d[.)]\s+)?(?:\**[\w ]{0,20}(?:keywords?|query|search|answer)\**\s*[:：])?", re.I)
-_NONE = re.compile(r"\W*none\b\W*(?:$|\W)", re.I)
+_THINKING = pattern(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.I | re.DOTALL)
+_LABEL = pattern(r"\s*(?:[-*•>]\s+|\d[.)]\s+)?(?:\**[\w ]{0,20}(?:keywords?|query|search|answer)\**\s*[:：])?", re.I)
+_NONE = pattern(r"\W*none\b\W*(?:$|\W)", re.I)
 _TOOLS = ("tool", "function")
-_JOINED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]")  # to words or particles
-_LETTERS = re.compile(r"[^\W_]+")
-_NONE_WITHIN = re.compile(r"\bNONE\b")  # "The answer is NONE": a sentence about the answer, and no answer
+_JOINED = pattern(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]")  # to words or particles
+_LETTERS = pattern(r"[^\W_]+")
+_NONE_WITHIN = pattern(r"\bNONE\b")  # "The answer is NONE": a sentence about the answer, and no answer
 _MARKS = " \t\"'`*“”„«».!?。？！"
 
 

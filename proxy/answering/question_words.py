@@ -8,6 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from providers.text.patterns import pattern
+
 
 class Language(NamedTuple):
     """`asking`: what a question begins with, in two words where one is not enough; `inverted`: verbs that begin one,
@@ -101,7 +103,6 @@ LANGUAGES = (
         "mijn ons onze",
     ),
 )
-POINTING = frozenset[str]().union(*(language.pointing for language in LANGUAGES))
 OWN = frozenset[str]().union(*(language.own for language in LANGUAGES))
 POSSESSIVE = frozenset[str]().union(*(language.possessive for language in LANGUAGES))
 
@@ -110,15 +111,15 @@ _ASKING_UNSPACED = (
     r"(?:谁|誰|什么|什麼|甚麼|哪|几|幾|多少|多[高长長大久远遠重深快]|为什么|為什麼|怎么|怎麼|怎样|如何|何时|吗|嗎"
     r"|何|いつ|どこ|なぜ|どうして|どう|いくら|いくつ|どれ|どの|どちら)"
 )
-ASKING_UNSPACED = re.compile(rf"{_ASKING_UNSPACED}.{{0,60}}[?？]|は[?？]|か[?？]?$|{_ASKING_UNSPACED}[\u3040-\u9fff]?$")
+ASKING_UNSPACED = pattern(rf"{_ASKING_UNSPACED}.{{0,60}}[?？]|は[?？]|か[?？]?$|{_ASKING_UNSPACED}[\u3040-\u9fff]?$")
 # Such words where they are endings, or stand without blanks around them; people of one's own among them.
-OWN_UNSPACED = re.compile(
+OWN_UNSPACED = pattern(
     r"我|你|您|咱|这|這|下面|以下|上面|老公|老婆|妈妈|爸爸|老板|老闆"
     r"|私|僕|俺|あなた|この|これ|母|父|夫|妻|上司|上記|彼氏|彼女"
     r"|(?<!\w)(?!ال)\w+ني(?!\w)|(?<!\w)(?:أخي|أختي|مديري|صديقي|صديقتي|عملي)(?!\w)"
 )
 # "How do I …" asks for what holds for everybody, "this year" points at no text, and a copper mine is nobody's.
-ANYBODY = re.compile(
+ANYBODY = pattern(
     r"\b(?:how|when|where) (?:do|can|could|must) i\b"
     r"|\b(?:coal|copper|diamond|gold|iron|lithium|salt|silver|tin|uranium)[ -]mine\b"
     r"|\bth(?:is|ese) (?:year|month|week|season|century|decade|days)\b"
@@ -127,7 +128,7 @@ ANYBODY = re.compile(
     re.IGNORECASE,
 )
 # And "can you tell me" asks the same as without it; "what do I need" is nobody's secret.
-COURTESY = re.compile(
+COURTESY = pattern(
     r"\b(?:can|could|would|will) you (?:please )?(?:tell|show|give) (?:me|us)\b|\b(?:tell|show|give) (?:me|us)\b"
     r"|\bi (?:would like|want|need) to know\b|\bi wonder\b|\bnear me\b"
     r"|\b(?:do|can|must|should) i (?:need|get|use|apply|renew|install)\b"

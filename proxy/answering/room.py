@@ -5,8 +5,9 @@ tokens it makes of a text; hands on what is left for sources, and whether a text
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from providers.records import dataclass
 
 from ..values.estimates import likely_tokens, texts_asked
 from ..values.messages import is_text

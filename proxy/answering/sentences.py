@@ -7,16 +7,18 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from providers.text.patterns import pattern
+
 UNSPACED_ENDS = "。！？｡"  # behind these no blank is needed
 ENDS = f".!?…؟۔।॥။።{UNSPACED_ENDS}"
 CLOSERS = "\"'”’»)*_）」』》"  # what may stand between the end and the blank behind it
 BLANKS = " \t\u00a0\u202f\u3000"
 
 # A run of stops is looked at once, from its first: pages have lines of thousands of dots.
-_END = re.compile(
+_END = pattern(
     rf"(?<![{ENDS}])[{ENDS}]++[{re.escape(CLOSERS)}]*+(?=\s|\Z)|[{UNSPACED_ENDS}]+[{re.escape(CLOSERS)}]*|\n+"
 )
-_LAST_END = re.compile(
+_LAST_END = pattern(
     rf".*(?:(?<![{ENDS}])[{ENDS}]+[{re.escape(CLOSERS)}]*(?=\s)|[{UNSPACED_ENDS}][{re.escape(CLOSERS)}]*)"
 )
 _AROUND = " \t\r\n\u00a0\u202f\u3000#>|-*_"  # white space and Markdown that belong to no sentence
@@ -26,7 +28,7 @@ _SHORT = (
 )
 # The last word before a full stop: an initial, letters with stops between them, a known short form, or a number that
 # begins a line.
-_NO_END = re.compile(
+_NO_END = pattern(
     rf"(?:(?:^|[^\w.])(?:[^\W\d_]|(?:[^\W\d_]\.)+[^\W\d_]|{'|'.join(map(re.escape, _SHORT.split()))})"
     r"|(?:^|\n)[ \t>]*\d{1,3})\.\Z",
     re.IGNORECASE,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from providers.text.patterns import pattern
 from tools.clean import clean
 from tools.provenance import normalise, urls_in
 
@@ -21,23 +22,23 @@ _FEWEST_WORDS = 3
 _MOST_TYPED = 5  # words of what is typed as into a search box
 _MOST_BEFORE, _MOST_BEHIND = 2, 5  # words of other sentences: a greeting, and how to answer
 
-WORD = re.compile(r"[^\W_](?:[\w'’.+#-]*[^\W_.])?[+#]*")
-_UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
-_ADDRESS = re.compile(r"(?:https?://|\bwww\.)\S+", re.I)
-_CODE = re.compile(r"(`{3,}|~{3,}).*?(?:\1|\Z)|`[^`\n]*`", re.DOTALL)
-_QUOTED = re.compile(
+WORD = pattern(r"[^\W_](?:[\w'’.+#-]*[^\W_.])?[+#]*")
+_UNSPACED = pattern(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
+_ADDRESS = pattern(r"(?:https?://|\bwww\.)\S+", re.I)
+_CODE = pattern(r"(`{3,}|~{3,}).*?(?:\1|\Z)|`[^`\n]*`", re.DOTALL)
+_QUOTED = pattern(
     r'^[ \t]*>[^\n]*$|"""[\s\S]*?(?:"""|\Z)|"[^"\n]*"|“[^”\n]*”?|„[^“”\n]*[“”]?|«[^»\n]*»?|「[^」\n]*」?|『[^』\n]*』?'
     r"|(?<!\w)['‘][^'’\n]{1,1000}['’](?!\w)",
     re.MULTILINE,
 )
 # What a colon announces is another text; so is what stands behind a dash.
-_COLON = re.compile(r"(?<!\d):|:(?!\d)|：|\s[-–—]+\s|—|;\s")
-_SENTENCE = re.compile(r"(?<=[.!…])(?<!\b[A-Z]\.)\s+|(?<=[?？؟])\s*|(?<=[。！])|(?=¿)|(?<=[,，]) (?=¿)")
+_COLON = pattern(r"(?<!\d):|:(?!\d)|：|\s[-–—]+\s|—|;\s")
+_SENTENCE = pattern(r"(?<=[.!…])(?<!\b[A-Z]\.)\s+|(?<=[?？؟])\s*|(?<=[。！])|(?=¿)|(?<=[,，]) (?=¿)")
 _MARKS = " \t.,;!?…。！？؟¿¡,，、-–—*_()"
-_QUESTION_MARK = re.compile(r"[?？؟]")
-_INNER_MARK = re.compile(r"[.,;!،؛](?:\s|$)")
+_QUESTION_MARK = pattern(r"[?？؟]")
+_INNER_MARK = pattern(r"[.,;!،؛](?:\s|$)")
 # Addresses of people, numbers of accounts and telephones, markup and data: no question of a person's holds them.
-_NOT_SAID = re.compile(
+_NOT_SAID = pattern(
     r"@|[<>{}|=\\]|\d(?:[ ./-]?\d){6,}|(?:\d{1,3}\.){3}\d|\S{30,}|(?=\S*\d)(?=\S*[a-z])(?=\S*[A-Z])[\w-]{12,}|\w[(\[]"
     r"|\b(?i:pass(?:word|code|wort)|contraseña|пароль)\W+\w*\d|\b(?:SELECT|INSERT|UPDATE|DELETE)\b.*\b(?:FROM|INTO|SET|WHERE)\b"
 )

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import re
 
+from providers.text.patterns import pattern
+
 # `*` stands for any ending, `_` for a blank. These anywhere in a sentence:
 _ANYWHERE = (
     # English
@@ -55,7 +57,7 @@ def _any_of(listed: str) -> str:
     return rf"(?:{'|'.join(words)})(?![^\W_])"
 
 
-TASK = re.compile(
+TASK = pattern(
     rf"(?<![^\W_]){_any_of(_ANYWHERE)}"
     rf"|(?:^|[.!?…:؟¿]\s*)(?:{_POLITE}\W+)?{_any_of(_ORDERS)}"
     rf"|(?:^|[.!?…:]\s*)(?:{_POLITE}\W+)?(?:tell|ask|call|inform|message)\s+(?!me\b|us\b|about\b)"
@@ -63,7 +65,7 @@ TASK = re.compile(
     re.IGNORECASE,
 )
 # What asks for something to be looked up though it is no question.
-LOOK_UP = re.compile(
+LOOK_UP = pattern(
     r"^\W*(?:please\s+|hey\s+|hi\s+)?(?:tell me|show me|give me|find|search|look up|look for|google|list|compare"
     r"|i (?:would like|want|need) to know|i wonder)\b"
     r"|^\W*(?:bitte\s+)?(?:such|suche|finde|zeig|zeige|sag mir|nenne|vergleiche)\b"
@@ -78,7 +80,7 @@ _GREETINGS = (
     "buongiorno olá oi hoi dag thanks thank_you quick_question danke merci gracias спасибо شكرا grazie obrigado "
     "obrigada bedankt briefly be_brief keep_it_short short_answer in_one_sentence kurz brièvement кратко"
 )
-BESIDE = re.compile(
+BESIDE = pattern(
     rf"\W*(?:{_POLITE}\W+)?(?:{_any_of(_GREETINGS)}(?:\W+\w+)?\W*$"
     r"|(?:answer|respond|reply|antworte|antworten|réponds|répondez|responde|responda|ответь|ответьте|أجب|rispondi|antwoord)"
     r"(?=\W*$|\s+(?:in|with|briefly|shortly|only|please|using|kurz|bitte|auf|en|em|brièvement|brevemente|кратко|коротко)\b)"

@@ -11,11 +11,12 @@ import re
 import secrets
 from base64 import b64encode
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import orjson
 
+from providers.records import dataclass
 from tools.ledger import KnownSource, joined, source_rows, sources_from
 
 from ..values.history import History, HistoryCall
@@ -65,7 +66,10 @@ def marked(call_id: str, key: str) -> str:
 
 def keys_in(messages: Sequence[Any]) -> list[str]:
     """The keys of all turns in a history, the latest first."""
-    found = (key for message in reversed(messages) for call in calls_in(message) if (key := _key_of(call["id"])))
+    calling = [message for message in messages if "tool_calls" in message]
+    if not calling:
+        return []
+    found = (key for message in reversed(calling) for call in calls_in(message) if (key := _key_of(call["id"])))
     return list(dict.fromkeys(found))[:MOST_KEYS]
 
 

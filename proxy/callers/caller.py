@@ -4,7 +4,9 @@ by `keys`, handed on inside the request's context.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from providers.records import dataclass
 
 from ..config.keys import KeyPolicy
 from .limits import KeyLimits
@@ -23,11 +25,12 @@ class Caller:
     policy: KeyPolicy = FREE  # what it may do
     limits: KeyLimits | None = None  # how much of it; None: as much as it likes
 
-    @property
-    def line(self) -> str:
-        """Where it waits; lines take turns. Without keys it is the credential that it happens to send: then only this
-        machine can reach us, and addresses tell nobody apart."""
-        return self.owner or (self.secrets[0] if self.secrets else "")
+    # Where it waits; lines take turns. Without keys it is the credential that it happens to send: then only this
+    # machine can reach us, and addresses tell nobody apart.
+    line: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "line", self.owner or (self.secrets[0] if self.secrets else ""))
 
 
 NOBODY = Caller()

@@ -7,8 +7,9 @@ from __future__ import annotations
 import calendar
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from providers.records import dataclass
 
 from ..config.keys import Allowance, KeyPolicy
 from ..values.meters import Charge, Meter, wait

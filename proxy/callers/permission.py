@@ -1,5 +1,5 @@
-"""What a caller's policy means for models and tools. Handed a caller and what it names; refuses a model that it may not
-use, in one text for what is not allowed and what is not there, and hands on what of the tools it may use.
+"""What a caller's policy means for models. Handed a caller and what it names; refuses a model that it may not use, in
+one text for what is not allowed and what is not there.
 
 Where a caller may use certain models alone, no body leaves in which the next parser could read another model's name.
 """
@@ -13,8 +13,6 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import orjson
-
-from tools.options import EVERYTHING, Permission
 
 from ..values.errors import RequestError, refuse
 from .caller import Caller
@@ -32,7 +30,7 @@ def may_use(caller: Caller, model: str) -> bool:
 
 def check_model(caller: Caller, *names: str) -> None:
     """Under one of these names, the first of which the client wrote."""
-    if any(may_use(caller, name) for name in names):
+    if caller.policy.models is None or any(may_use(caller, name) for name in names):
         return
     if not names[0]:
         text = "This key may use certain models alone: name one of them in `model`. `GET /v1/models` lists them."
@@ -80,12 +78,3 @@ def _letters(name: bytes) -> bytes:
 def _ambiguous(field: str) -> RequestError:
     text = "This key may use certain models alone: name one of them once, in a field that is called `model`."
     return refuse(400, text, param=field[:100], code="ambiguous_model")
-
-
-def permission_of(caller: Caller) -> Permission:
-    """What of the tools it may use."""
-    search = caller.policy.search
-    if search.providers is None and not search.allowed_domains and not search.blocked_domains:
-        return EVERYTHING
-    named = search.providers if search.providers in (None, "private") else frozenset(search.providers)
-    return Permission(named, tuple(search.allowed_domains), tuple(search.blocked_domains))

@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
+
+from providers.records import dataclass
 
 from ..values.errors import NO_RETRY, failure
 from ..values.events import Failed

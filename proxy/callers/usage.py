@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
+from operator import add
 from typing import Any
 
 from ..values.usage_rows import FIGURES, KEPT_DAYS, Figures, RowName, UsageStore
@@ -42,10 +43,14 @@ class UsageBook(Listener):
         self._day = ""
 
     def ended(self, request: Observer) -> None:
-        if not self._counts(request):
+        if not is_counted(request) or not (request.caller or self._anonymous()):
             return
-        self._look_at_the_clock()
+        today = int(self._now() // DAY)
+        if today != self._today:
+            self._today, self._day = today, time.strftime("%Y-%m-%d", time.gmtime(today * DAY))
+            self._models.clear()
         summary = request.summary
+        name = RowName(self._day, request.caller, self._model(request))
         figures = (
             1,
             request.outcome not in _WELL,
@@ -54,27 +59,17 @@ class UsageBook(Listener):
             summary.estimated_tokens,
             summary.searches,
             summary.pages,
-            summary.cost,
+            summary.cost if summary.costs else 0.0,
         )
-        name = RowName(self._day, request.caller, self._model(request))
         _add(self._waiting, name, figures)
-
-    def _counts(self, request: Observer) -> bool:
-        return is_counted(request) and (bool(request.caller) or self._anonymous())
-
-    def _look_at_the_clock(self) -> None:
-        today = int(self._now() // DAY)
-        if today != self._today:
-            self._today, self._day = today, time.strftime("%Y-%m-%d", time.gmtime(today * DAY))
-            self._models.clear()
 
     def _model(self, request: Observer) -> str:
         model = request.summary.model
-        if not model:
-            return ""
-        known = self._models.setdefault(request.caller, set())
-        if model in known:
+        known = self._models.get(request.caller)
+        if not model or (known and model in known):
             return model
+        if known is None:
+            known = self._models[request.caller] = set()
         served = request.outcome in _WELL and 0 < request.status < 400
         full = len(known) >= _MOST_MODELS or len(self._waiting) >= _MOST_WAITING
         if not served or full or len(model) > _LONGEST_NAME:
@@ -111,8 +106,7 @@ def _add(rows: dict[RowName, Figures], name: RowName, figures: Sequence[float]) 
     if row is None:
         rows[name] = [float(figure) for figure in figures]
         return
-    for place, figure in enumerate(figures):
-        row[place] += figure
+    row[:] = map(add, row, figures)
 
 
 def _days(first: date | None, last: date | None, now: float) -> Sequence[str]:

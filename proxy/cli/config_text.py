@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from providers.records import dataclass
 
 DOCUMENTS, READER = "documents", "reader"  # what the two providers are called that are no search engines
 _COMMENT = 44  # the column of comments

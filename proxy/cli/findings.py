@@ -7,9 +7,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from typing import Literal
 
+from providers.records import dataclass
 from tools.clean import one_line
 
 Kind = Literal["upstream", "tools", "alias", "search", "read", "store"]

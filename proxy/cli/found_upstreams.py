@@ -5,10 +5,11 @@ the place where Ollama would be. Handed the environment; hands on addresses with
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
+
+from providers.records import dataclass
 
 from ..config.environment import OLLAMA, OPENAI
 from ..config.upstreams import UpstreamConfig

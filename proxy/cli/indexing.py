@@ -9,11 +9,12 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TextIO
 
 from providers.documents.report import Indexing, Progress, Report
 from providers.errors import ProviderError
+from providers.records import dataclass
 from providers.registry import NamedProvider
 
 from ..house import House

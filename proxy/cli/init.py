@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -81,10 +82,26 @@ def _write(file: Path | None, text: str, force: bool) -> None:
         print(text, end="")
         return
     try:
-        with file.open("w" if force else "x", encoding="utf-8") as written:
-            written.write(text)
+        if force:
+            _replace(file.resolve(), text)
+        else:
+            with file.open("x", encoding="utf-8") as written:
+                written.write(text)
     except OSError as error:
         raise Mistake(f"{file} cannot be written: {error.strerror}.") from None
+
+
+def _replace(file: Path, text: str) -> None:
+    """What was there stays until all of the new text is on the disk."""
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with beside.open("x", encoding="utf-8") as written:
+            written.write(text)
+        if file.exists():
+            shutil.copymode(file, beside)
+        beside.replace(file)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 # What is chosen

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import chain
+
+from providers.records import dataclass
 
 _FENCE = re.compile(r" {0,3}(?:(`{3,})[^`]*|(~{3,}).*)\Z", re.DOTALL)
 _HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|\Z)")

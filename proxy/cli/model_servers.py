@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import httpx
 import orjson
 
+from providers.records import dataclass
 from tools.clean import one_line
 
 LIMIT = 2.0  # seconds: they are on this machine

@@ -9,13 +9,17 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time
-from typing import Annotated, Any, Literal, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, field_validator, model_validator
 
 from providers.settings import Count, no_switch
 
 from .upstreams import STRICT, CitationsPolicy, Mode, Name
+
+if TYPE_CHECKING:
+    from tools.options import Permission
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -68,6 +72,16 @@ class SearchPolicy(_Section):
     """Only these domains are searched and opened for this key, within `tools.allowed_domains`."""
     blocked_domains: list[Domain] = []
     """These domains are never searched or opened for this key, besides `tools.blocked_domains`."""
+
+    @cached_property
+    def permission(self) -> Permission:
+        """What of the tools that leaves."""
+        from tools.options import EVERYTHING, Permission  # who only reads the config needs no tools
+
+        if self.providers is None and not self.allowed_domains and not self.blocked_domains:
+            return EVERYTHING
+        named = self.providers if self.providers in (None, "private") else frozenset(self.providers)
+        return Permission(named, tuple(self.allowed_domains), tuple(self.blocked_domains))
 
 
 class Allowance(_Section):

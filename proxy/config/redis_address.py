@@ -5,8 +5,10 @@ or says what is wrong with it without showing it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import unquote, urlsplit
+
+from providers.records import dataclass
 
 PORT = 6379
 

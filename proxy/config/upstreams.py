@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from functools import cached_property
 from importlib.util import find_spec
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -219,7 +220,7 @@ class UpstreamConfig(BaseModel):
     arguments in one call.
     """
 
-    @property
+    @cached_property
     def passes_key(self) -> bool:
         """Does each client bring its own key for this upstream?"""
         return self.api_key.get_secret_value() == PASSTHROUGH
@@ -237,11 +238,16 @@ class UpstreamConfig(BaseModel):
 
     def of(self, model: str) -> Self:
         """The settings as they are for one model: those of the first override that matches, else the upstream's."""
-        for override in self.overrides:
-            if fnmatchcase(model, override.match):
-                said = override.model_dump(exclude={"match"}, exclude_none=True)
-                return self.model_copy(update=said)
+        for pattern, overridden in self.overridden if self.overrides else ():
+            if fnmatchcase(model, pattern):
+                return overridden
         return self
+
+    @cached_property
+    def overridden(self) -> list[tuple[str, Self]]:
+        """The settings as each override makes them, by its pattern."""
+        said = [(one.match, one.model_dump(exclude={"match"}, exclude_none=True)) for one in self.overrides]
+        return [(pattern, self.model_copy(update=changes)) for pattern, changes in said]
 
     @field_validator("type")
     @classmethod

@@ -1,20 +1,20 @@
-"""Chat Completions: `decode(body)` → ChatRequest; events → chunks (`Encoder`) or one body (`fold`); errors dressed.
+"""Chat Completions: `decode(body)` → ChatRequest; events → chunks or one body (`ChatWriter`); errors dressed.
 
-Bad input is refused in `decode` and nowhere later. The encoder writes one id, one role chunk, one finishing chunk
+Bad input is refused in `decode` and nowhere later. The writer writes one id, one role chunk, one finishing chunk
 with all annotations on it, and one `[DONE]`, however many rounds the answer took.
 """
 
 from __future__ import annotations
 
-import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 import orjson
 
-from providers.apart import apart
+from providers.apart import WORTH_A_THREAD, in_thread
+from providers.random_ids import random_id
 from tools.ledger import Source
 from tools.toolbox import tool_named
 
@@ -41,6 +41,7 @@ from ..values.sse import DONE, PING, encode
 from .proof_fields import proof_fields
 from .search import take_out_search
 
+_OBJECTS_ALONE = frozenset({dict})
 _DEEPEST = 254  # what orjson writes; it reads deeper
 _NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
@@ -50,34 +51,40 @@ _NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
 def decode(raw: bytes) -> ChatRequest:
     body = json_object(raw)
-    if raw.count(b"[") + raw.count(b"{") > _DEEPEST and not _can_be_sent(body):
+    if len(raw) > _DEEPEST and raw.count(b"[") + raw.count(b"{") > _DEEPEST and not _can_be_sent(body):
         raise refuse(400, "The request body is nested too deeply.", code="invalid_json")
-    model, messages = body.get("model"), body.get("messages")
-    if not isinstance(model, str) or not model:
+    model, messages, stream = body.get("model"), body.get("messages"), body.get("stream")
+    if type(model) is not str or not model:
         raise refuse(400, "`model` is missing: name the model that should answer.", param="model", code="missing_field")
-    if not isinstance(messages, list) or not messages or not all(isinstance(m, dict) for m in messages):
+    if type(messages) is not list or set(map(type, messages)) != _OBJECTS_ALONE:
         text = "`messages` must be a non-empty list of message objects."
         raise refuse(400, text, param="messages", code="invalid_type")
     check_length(messages, "messages")
-    if not isinstance(body.get("stream"), bool | None):
+    if stream is not None and type(stream) is not bool:
         raise refuse(400, "`stream` must be true or false.", param="stream", code="invalid_type")
-    if not isinstance(body.get("tools"), list | None):
-        raise refuse(400, "`tools` must be a list.", param="tools", code="invalid_type")
-    check_length(body.get("tools") or (), "tools", MOST_TOOLS)
+    if "tools" in body:
+        _check_tools(body["tools"])
     search, stripped = take_out_search(body)
-    options = body.get("stream_options")
-    usage = isinstance(options, dict) and options.get("include_usage") is True
-    begun = said_since_question(messages)
     return ChatRequest(
         stripped,
         raw,
         model,
-        bool(body.get("stream")),
-        usage,
+        bool(stream),
+        "stream_options" in body and _wants_usage(body["stream_options"]),
         search,
         changed=stripped is not body and stripped != body,
-        begun=begun,
+        begun=said_since_question(messages),
     )
+
+
+def _check_tools(tools: object) -> None:
+    if not isinstance(tools, list | None):
+        raise refuse(400, "`tools` must be a list.", param="tools", code="invalid_type")
+    check_length(tools or (), "tools", MOST_TOOLS)
+
+
+def _wants_usage(options: object) -> bool:
+    return isinstance(options, dict) and options.get("include_usage") is True
 
 
 def _can_be_sent(body: dict[str, Any]) -> bool:
@@ -91,8 +98,9 @@ def _can_be_sent(body: dict[str, Any]) -> bool:
 # Answer
 
 
-class Encoder:
-    """Events → bytes for the wire. `feed(events)` per batch; what it returns is written in one go."""
+class ChatWriter:
+    """An answer on its way out: chunks for each batch of events, or one body. Nothing is kept of it here: chat clients
+    bring their history."""
 
     def __init__(self, request: ChatRequest, *, progress: bool = False) -> None:
         self._answer = _Body(request)
@@ -101,45 +109,91 @@ class Encoder:
         self._text_head = self._text_tail = b""
 
     def feed(self, events: Iterable[Event]) -> bytes:
-        out = []
+        """What it returns is written in one go."""
+        out: list[bytes] = []
         for event in events:
-            if isinstance(event, TextDelta):
-                out.append(self._encode_text(event))
-            else:
-                out.append(self._encode(event))
+            if type(event) is TextDelta:
+                if event.pieces:
+                    out.append(self._encode_pieces(event.pieces))
+                else:
+                    out += (self._text_head, orjson.dumps(event.text), self._text_tail)
+            elif type(event) in _ENCODERS:
+                out.append(_ENCODERS[type(event)](self, event))
         return b"".join(out)
 
-    def _encode_text(self, event: TextDelta) -> bytes:
-        """A chunk for each piece; where no quotation mark is in them, a comma between two stands between chunks."""
-        head, tail = self._text_head, self._text_tail
-        if not event.pieces:
-            return head + orjson.dumps(event.text) + tail
-        listed = orjson.dumps(event.pieces)[1:-1]
-        if b'\\"' in listed:
-            return b"".join([head + orjson.dumps(piece) + tail for piece in event.pieces])
-        return head + listed.replace(b'","', b'"' + tail + head + b'"') + tail
+    async def end(self, events: Iterable[Event]) -> bytes:
+        return self.feed(events)
 
-    def _encode(self, event: Event) -> bytes:
+    async def whole(self, events: Iterable[Event]) -> bytes:
+        return self.fold(events)
+
+    def fold(self, events: Iterable[Event]) -> bytes:
+        """The same events as one body."""
         answer = self._answer
-        if isinstance(event, Begun):
-            answer.begin(event)
-            whole = self._chunk({"content": 0})
-            head, _, tail = whole.partition(b'"content":0')
-            self._text_head, self._text_tail = head + b'"content":', tail
-            return self._chunk({"role": "assistant", "content": "", "refusal": None})
-        if isinstance(event, ReasoningDelta):
-            return self._chunk(dict(event.fields))
-        if isinstance(event, ToolCallDelta):
-            return self._chunk({"tool_calls": [_call_delta(event)]})
-        if isinstance(event, ToolStarted):
-            line = progress_line(event) if self._progress else ""
-            return self._chunk({"reasoning_content": line}) if line else b""
-        if isinstance(event, Finished):
-            return self._finish(event)
-        if isinstance(event, Failed):
-            return encode(error_body(event))
-        answer.take(event)
+        text: list[str] = []
+        message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
+        thought: GatheredFields | None = None
+        calls: list[dict[str, Any]] = []
+        reason = "stop"
+        for event in events:
+            if type(event) is TextDelta:
+                text.append(event.text)
+            elif type(event) is Begun:
+                answer.begin(event)
+            elif type(event) is ReasoningDelta:
+                thought = thought or GatheredFields()
+                thought.add(event.fields)
+            elif type(event) is ToolCallDelta:
+                _add_call(calls, event)
+            elif type(event) is Finished:
+                reason = event.reason
+            elif type(event) in _GATHERERS:
+                _GATHERERS[type(event)](answer, event)
+        if thought:
+            message |= thought.whole()
+        if text or not calls:
+            message["content"] = "".join(text)
+        if calls:
+            message["tool_calls"] = [_whole_call(call) for call in calls]
+        if answer.annotations:
+            message["annotations"] = answer.annotations
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
+        return orjson.dumps(
+            {**answer.head("chat.completion"), "choices": [choice], "usage": answer.usage, **answer.extras()}
+        )
+
+    def _encode_pieces(self, pieces: tuple[str, ...]) -> bytes:
+        """A chunk for each piece. Where no quotation mark is in them, what stands between two as a list is written is
+        the end of one and the beginning of the next; read from behind the first mark, as a piece may be a comma."""
+        head, tail = self._text_head + b'"', b'"' + self._text_tail
+        listed = orjson.dumps(pieces)
+        if b'\\"' in listed:
+            return b"".join([self._text_head + orjson.dumps(piece) + self._text_tail for piece in pieces])
+        return head + listed[2:-2].replace(b'","', tail + head) + tail
+
+    def _begin(self, event: Begun) -> bytes:
+        self._answer.begin(event)
+        whole = self._chunk({"content": 0})
+        head, _, tail = whole.partition(b'"content":0')
+        self._text_head, self._text_tail = head + b'"content":', tail
+        return self._chunk({"role": "assistant", "content": "", "refusal": None})
+
+    def _think(self, event: ReasoningDelta) -> bytes:
+        return self._chunk(dict(event.fields))
+
+    def _call(self, event: ToolCallDelta) -> bytes:
+        return self._chunk({"tool_calls": [_call_delta(event)]})
+
+    def _start(self, event: ToolStarted) -> bytes:
+        line = progress_line(event) if self._progress else ""
+        return self._chunk({"reasoning_content": line}) if line else b""
+
+    def _gather(self, event: Event) -> bytes:
+        _GATHERERS[type(event)](self._answer, event)
         return b""
+
+    def _fail(self, event: Failed) -> bytes:
+        return encode(error_body(event))
 
     def _finish(self, event: Finished) -> bytes:
         answer = self._answer
@@ -157,57 +211,17 @@ class Encoder:
         return encode(orjson.dumps(chunk))
 
 
-def fold(events: Iterable[Event], request: ChatRequest) -> bytes:
-    """The same events as one body."""
-    answer = _Body(request)
-    text: list[str] = []
-    message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
-    fields = GatheredFields()
-    calls: list[dict[str, Any]] = []
-    reason = "stop"
-    for event in events:
-        if isinstance(event, TextDelta):
-            text.append(event.text)
-        elif isinstance(event, Begun):
-            answer.begin(event)
-        elif isinstance(event, ReasoningDelta):
-            fields.add(event.fields)
-        elif isinstance(event, ToolCallDelta):
-            _add_call(calls, event)
-        elif isinstance(event, Finished):
-            reason = event.reason
-        else:
-            answer.take(event)
-    message |= fields.whole()
-    if text or not calls:
-        message["content"] = "".join(text)
-    if calls:
-        message["tool_calls"] = [_whole_call(call) for call in calls]
-    if answer.annotations:
-        message["annotations"] = answer.annotations
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
-    body = {**answer.head("chat.completion"), "choices": [choice], "usage": answer.usage, **answer.extras()}
-    return orjson.dumps(body)
-
-
-class ChatWriter:
-    """An answer on its way out, streamed or whole. Nothing is kept of it here: chat clients bring their history."""
-
-    def __init__(self, request: ChatRequest, *, progress: bool = False) -> None:
-        self._request = request
-        self._progress = progress
-        self._encoder: Encoder | None = None  # a whole answer needs none
-
-    def feed(self, events: Sequence[Event]) -> bytes:
-        if self._encoder is None:
-            self._encoder = Encoder(self._request, progress=self._progress)
-        return self._encoder.feed(events)
-
-    async def end(self, events: Sequence[Event]) -> bytes:
-        return self.feed(events)
-
-    async def whole(self, events: Sequence[Event]) -> bytes:
-        return fold(events, self._request)
+_ENCODERS: dict[type, Callable[[ChatWriter, Any], bytes]] = {
+    Begun: ChatWriter._begin,
+    ReasoningDelta: ChatWriter._think,
+    ToolCallDelta: ChatWriter._call,
+    ToolStarted: ChatWriter._start,
+    ToolFinished: ChatWriter._gather,
+    Citation: ChatWriter._gather,
+    UsageSeen: ChatWriter._gather,
+    Finished: ChatWriter._finish,
+    Failed: ChatWriter._fail,
+}
 
 
 def error_body(failed: Failed) -> bytes:
@@ -226,7 +240,7 @@ class ChatDialect:
         self._progress = progress  # are searches shown as reasoning?
 
     async def decode(self, raw: bytes, owner: str) -> Decoded:
-        request = await apart(len(raw), decode, raw)
+        request = decode(raw) if len(raw) < WORTH_A_THREAD else await in_thread(decode, raw)
         writer = partial(ChatWriter, request, progress=self._progress)
         return Decoded(request, writer, forward_to="/chat/completions")
 
@@ -244,35 +258,37 @@ class _Body:
     """What the streamed and the whole answer have in common: its head, and what gathers until its end."""
 
     def __init__(self, request: ChatRequest) -> None:
-        self._id = "chatcmpl-" + secrets.token_hex(12)
+        self._id = "chatcmpl-" + random_id()
         self._created = int(time.time())
         self._model = request.model
-        self._fields: dict[str, Any] = {}
+        self._fields: Mapping[str, Any] = {}
         self._sources: dict[int, Source] = {}
         self._cited: dict[int, Citation] = {}  # the first of each source
         self.annotations: list[dict[str, Any]] = []
-        self.usage: dict[str, Any] = dict(_NO_USAGE)
+        self.usage: dict[str, Any] = _NO_USAGE
 
     def begin(self, event: Begun) -> None:
         self._model = event.model or self._model
-        self._fields = dict(event.fields)
+        self._fields = event.fields
 
-    def take(self, event: Event) -> None:
-        if isinstance(event, Citation):
-            self.annotations.append(annotation(event))
-            self._cited.setdefault(event.source.n, event)
-        elif isinstance(event, ToolFinished):
-            self._sources.update((source.n, source) for source in event.sources)
-        elif isinstance(event, UsageSeen):
-            self.usage = {**_NO_USAGE, **event.usage}
+    def cite(self, event: Citation) -> None:
+        self.annotations.append(annotation(event))
+        self._cited.setdefault(event.source.n, event)
+
+    def find(self, event: ToolFinished) -> None:
+        for source in event.sources:
+            self._sources[source.n] = source
+
+    def count(self, event: UsageSeen) -> None:
+        self.usage = {**_NO_USAGE, **event.usage}
 
     def head(self, kind: str) -> dict[str, Any]:
         return {"id": self._id, "object": kind, "created": self._created, "model": self._model, **self._fields}
 
     def extras(self) -> dict[str, Any]:
         """Perplexity's list of sources, for clients that read it: those cited first, in the order of their numbers."""
-        found = [self._listed(n) for n in {**self._cited, **self._sources}]
-        return {"search_results": found} if found else {}
+        found = {**self._cited, **self._sources}
+        return {"search_results": [self._listed(n) for n in found]} if found else {}
 
     def _listed(self, n: int) -> dict[str, Any]:
         """A source under the title that it is cited by, with what proved its first citation."""
@@ -281,6 +297,13 @@ class _Body:
         listed = {"title": source.title, "url": source.url, "date": source.date, "snippet": source.snippet}
         proved = {**listed, **(proof_fields(cited, place=False) if cited else {})}
         return {**proved, "basis": self._sources[n].basis} if n in self._sources else proved
+
+
+_GATHERERS: dict[type, Callable[[_Body, Any], None]] = {
+    Citation: _Body.cite,
+    ToolFinished: _Body.find,
+    UsageSeen: _Body.count,
+}
 
 
 def annotation(event: Citation) -> dict[str, Any]:

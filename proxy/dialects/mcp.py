@@ -7,7 +7,7 @@ from __future__ import annotations
 import orjson
 
 from ..values.events import Failed
-from .search_engines import EngineDialect
+from .engine import EngineDialect
 
 _REFUSED = -32000  # what JSON-RPC leaves to servers; the status says more
 

@@ -5,9 +5,10 @@ Completions body; hands on `SearchOptions` and the body without those fields, wh
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from providers.records import dataclass
 from tools.base import OPEN_PAGE, WEB_SEARCH
 from tools.toolbox import tool_named
 
@@ -38,7 +39,7 @@ class _Wish:
 
 
 def take_out_search(body: dict[str, Any]) -> tuple[SearchOptions, dict[str, Any]]:
-    if not _SAID_IN.intersection(body):  # nearly all requests
+    if _SAID_IN.isdisjoint(body):  # nearly all requests
         return _NO_WISH, body
     body, wish = dict(body), _Wish()
     _take_options(body, wish)
@@ -48,7 +49,8 @@ def take_out_search(body: dict[str, Any]) -> tuple[SearchOptions, dict[str, Any]
 
 
 def is_hosted_search(tool: object) -> bool:
-    return isinstance(tool, dict) and isinstance(tool.get("type"), str) and tool["type"].startswith(_HOSTED_TOOLS)
+    kind = tool.get("type") if isinstance(tool, dict) else None
+    return kind != "function" and isinstance(kind, str) and kind.startswith(_HOSTED_TOOLS)
 
 
 def _fetches(tool: dict[str, Any]) -> bool:

@@ -1,5 +1,5 @@
 """What the APIs of search engines have in common, whoever invented them: a search that one was asked for, as our tools
-take it, and refusals that each of their clients can read. Handed on by the dialects of those engines. Pure.
+take it, and what they give back. Handed on by the dialects of those engines. Pure.
 """
 
 from __future__ import annotations
@@ -7,18 +7,15 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any, TypeVar
 
-import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, ValidationError
 from pydantic_core import PydanticCustomError
 
-from ..values.dialect import REQUEST_ID, Decoded
+from providers.records import dataclass
+
 from ..values.errors import refuse
-from ..values.events import Failed
-from ..values.request import CitationStyle
-from ..values.sse import PING
 
 _RANGES = ((1, "d"), (7, "w"), (31, "m"), (366, "y"))  # days, and the range that holds as many
 _DAY = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ][0-9:.+Z-]{1,30})?")
@@ -90,25 +87,3 @@ def since(days: int, today: dt.date) -> dict[str, str]:
 def score_of(rank: int) -> float:
     """Of our providers few say how well a page fits; their order does. Clients leave out what is below a half."""
     return round(max(1 - rank * 0.02, 0.5), 2)
-
-
-class EngineDialect:
-    """No model answers here: it says what went wrong, where Tavily's clients and where SearXNG's look for it."""
-
-    name = "engine"
-    citation_style: CitationStyle = "none"
-    ping = PING
-    id_headers = (REQUEST_ID,)
-
-    async def decode(self, raw: bytes, owner: str) -> Decoded:
-        raise refuse(404, "No model answers here.", code="not_found")
-
-    def status(self, failed: Failed) -> int:
-        return failed.status
-
-    def error(self, failed: Failed) -> bytes:
-        text = failed.error["message"]
-        return orjson.dumps({"detail": {"error": text}, "error": text, "code": failed.error.get("code")})
-
-    def error_event(self, failed: Failed) -> bytes:
-        return self.error(failed)

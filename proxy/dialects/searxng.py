@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from providers.records import dataclass
 from tools.ledger import Source
 from tools.render import SearchAnswer
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from providers.records import dataclass
 from providers.services.tavily import COUNTRIES
 from tools.ledger import Source
 from tools.render import SearchAnswer

@@ -46,17 +46,21 @@ class Admission:
     def waiting(self) -> int:
         return self._limit.waiting + self._turns.waiting
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] != "http" or scope["path"] in ALWAYS_OPEN:
-            await self._app(scope, receive, send)
-            return
+            return self._app(scope, receive, send)
         context = context_of(scope)
         most = context.caller.policy.concurrency
+        if most is None and not self._limit.bounded:
+            return self._in_turn(context, scope, receive, send)
         # A response needs no place: the work in the background that it is about may hold the caller's only one.
-        free = is_about_stored_response(scope["method"], scope["path"])
-        if free or (most is None and not self._limit.bounded):
-            await self._in_turn(context, scope, receive, send)
-            return
+        if is_about_stored_response(scope["method"], scope["path"]):
+            return self._in_turn(context, scope, receive, send)
+        return self._in_place(most, context, scope, receive, send)
+
+    async def _in_place(
+        self, most: int | None, context: RequestContext, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         place = self._limit.arrive(context.caller.line, most)
         try:
             if not place.inside:
@@ -65,15 +69,8 @@ class Admission:
         finally:
             self._limit.leave(place)
 
-    async def _in_turn(self, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
+    def _in_turn(self, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         turns, line = self._turns, context.caller.line
-        if not turns.open():
-            began = time.perf_counter()
-            in_time = await turns.start(line)
-            context.observer.tell(Queued("turn", time.perf_counter() - began, "" if in_time else "waiting"))
-            if not in_time:
-                raise overloaded(turns.time_away())
-        turns.note_start()
 
         def send_in_turn(message: Message) -> Awaitable[None]:
             if message.get("more_body") and not turns.open():  # one caller's streams must not keep others waiting
@@ -89,8 +86,19 @@ class Admission:
                 await turns.go_on(f"background {line}")
 
         scope[_NEXT_TURN] = next_turn
+        if not turns.open():
+            return self._after_waiting(context, scope, receive, send_in_turn)
+        turns.note_start()
+        return self._app(scope, receive, send_in_turn)
 
-        await self._app(scope, receive, send_in_turn)
+    async def _after_waiting(self, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
+        turns, began = self._turns, time.perf_counter()
+        in_time = await turns.start(context.caller.line)
+        context.observer.tell(Queued("turn", time.perf_counter() - began, "" if in_time else "waiting"))
+        if not in_time:
+            raise overloaded(turns.time_away())
+        turns.note_start()
+        await self._app(scope, receive, send)
 
     async def _wait_for(self, place: Place, context: RequestContext, receive: Receive) -> Receive:
         """Waits for a place, as long as the client does. What it sends meanwhile comes with the `receive` handed on."""

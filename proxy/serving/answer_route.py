@@ -5,14 +5,15 @@ delivers.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from providers.apart import apart
+from providers.apart import WORTH_A_THREAD, apart, in_thread
+from providers.records import dataclass
 
 from ..answering.engine import Engine
 from ..answering.offer import has_custom_tools, without_idle_choice
@@ -22,7 +23,7 @@ from ..context import RequestContext, context_of
 from ..dialects.responses.background import BackgroundWriter
 from ..values.dialect import Decoded
 from ..values.errors import RequestError, refuse
-from ..values.events import Event
+from ..values.events import EventBatches
 from ..values.request import SEARCH_HEADER
 from .admission import next_turn_of
 from .background import Asking, BackgroundAnswers
@@ -34,9 +35,10 @@ from .trace import is_wanted, traced
 
 _VERSIONS = ("anthropic-version", "anthropic-beta")
 _ONLY_AS_BYTES = ("logprobs", "audio", "functions")
+_BEYOND_EVENTS = frozenset({"n", "tools", *_ONLY_AS_BYTES})  # the fields that may ask for what events cannot carry
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Asked:
     """One question that is ready to be answered. `stream` is None where a whole answer is wanted."""
 
@@ -44,8 +46,8 @@ class _Asked:
     send: Send
     decoded: Decoded
     prepared: PreparedRequest
-    stream: EventStream | None
-    query: str  # of the address that was asked
+    query: bytes  # of the address that was asked
+    stream: EventStream | None = None
 
 
 class AnswerRoute:
@@ -74,8 +76,8 @@ class AnswerRoute:
         if decoded.background:
             await self._serve_in_background(Asking(context, receive, send, next_turn_of(scope)), decoded)
         else:
-            query = scope["query_string"].decode("latin-1")
-            await while_connected(receive, self._serve(context, send, decoded, query), context.observer)
+            work = self._serve(context, send, decoded, scope["query_string"])
+            await while_connected(receive, work, context.observer)
 
     async def _serve_in_background(self, asking: Asking, decoded: Decoded) -> None:
         prepared = await self._preparation.prepare(decoded.request, asking.context)
@@ -84,16 +86,17 @@ class AnswerRoute:
         events = await self._events(asking.context, decoded, prepared)
         await self._background.answer(asking, events, writer, prepared.decision.header)
 
-    async def _serve(self, context: RequestContext, send: Send, decoded: Decoded, query: str) -> None:
+    async def _serve(self, context: RequestContext, send: Send, decoded: Decoded, query: bytes) -> None:
         prepared = await self._preparation.prepare(decoded.request, context)
         if decoded.accepted:
             await decoded.accepted()
+        asked = _Asked(context, send, decoded, prepared, query)
         if not prepared.request.stream:
-            await self._serve_prepared(_Asked(context, send, decoded, prepared, None, query))
+            await self._answer(asked)
             return
-        stream = EventStream(send, {SEARCH_HEADER: prepared.decision.header}, ping=context.dialect.ping)
+        stream = asked.stream = EventStream(send, {SEARCH_HEADER: prepared.decision.header}, ping=context.dialect.ping)
         try:
-            await self._serve_prepared(_Asked(context, send, decoded, prepared, stream, query))
+            await self._answer(asked)
         except RequestError as error:
             if not stream.started:
                 raise
@@ -102,17 +105,21 @@ class AnswerRoute:
         finally:
             stream.stop()
 
-    async def _serve_prepared(self, asked: _Asked) -> None:
-        passed = False
-        while not passed and await self._takes_bytes(asked.decoded, asked.prepared):
-            passed = await (self._forward_as_sent(asked) if asked.decoded.as_sent else self._forward(asked))
-        if not passed:
-            await self._answer(asked)
+    async def _answer(self, asked: _Asked) -> None:
+        """Without our tools bytes pass both ways, wherever the upstream speaks the client's own format."""
+        context, decoded, prepared = asked.context, asked.decoded, asked.prepared
+        if decoded.forward_to and not prepared.decision.offered:
+            forward = self._forward_as_sent if decoded.as_sent else self._forward
+            while await self._takes_bytes(decoded, prepared):
+                if await forward(asked):
+                    return
+        events = await self._events(context, decoded, prepared)
+        if is_wanted(context, decoded):
+            events = traced(events, context.observer)
+        decided = prepared.decision.header
+        await self._delivery.deliver(context, asked.send, events, decoded.writer(), decided, asked.stream)
 
     async def _takes_bytes(self, decoded: Decoded, prepared: PreparedRequest) -> bool:
-        """Without our tools bytes pass both ways, wherever the upstream speaks the client's own format."""
-        if prepared.decision.offered or not decoded.forward_to:
-            return False
         candidate = prepared.plan.current
         upstream = candidate.upstream
         if decoded.as_sent:
@@ -140,35 +147,27 @@ class AnswerRoute:
         body = raw if sent["model"] == candidate.model else orjson.dumps({**sent, "model": candidate.model})
         versions = {name: value for name, value in asked.context.headers.items() if name in _VERSIONS}
         down = {SEARCH_HEADER: prepared.decision.header}
-        path = f"{asked.decoded.forward_to}?{asked.query}" if asked.query else asked.decoded.forward_to
+        query = asked.query.decode("latin-1")
+        path = f"{asked.decoded.forward_to}?{query}" if query else asked.decoded.forward_to
         request = ForwardedRequest("POST", path, body, {**candidate.headers, **versions}, down)
         return await self._forwarder.forward(asked.context, asked.send, prepared.plan, request, asked.stream)
 
     async def _forward(self, asked: _Asked) -> bool:
         decoded, prepared = asked.decoded, asked.prepared
         candidate = prepared.plan.current
-        body = await apart(len(prepared.request.raw), self._unsearched, prepared, candidate.model)
+        make = partial(self._unsearched, prepared, candidate.model)
+        body = make() if len(prepared.request.raw) < WORTH_A_THREAD else await in_thread(make)
         down = {SEARCH_HEADER: prepared.decision.header}
         writer = None if _only_as_bytes(prepared.request.body) else decoded.writer
         request = ForwardedRequest("POST", decoded.forward_to, body, candidate.headers, down, writer)
         return await self._forwarder.forward(asked.context, asked.send, prepared.plan, request, asked.stream)
 
-    async def _answer(self, asked: _Asked) -> None:
-        context, decoded, prepared = asked.context, asked.decoded, asked.prepared
-        events = await self._events(context, decoded, prepared)
-        if is_wanted(context, decoded):
-            events = traced(events, context.observer)
-        decided = prepared.decision.header
-        await self._delivery.deliver(context, asked.send, events, decoded.writer(), decided, asked.stream)
-
-    async def _events(
-        self, context: RequestContext, decoded: Decoded, prepared: PreparedRequest
-    ) -> AsyncGenerator[list[Event], None]:
+    async def _events(self, context: RequestContext, decoded: Decoded, prepared: PreparedRequest) -> EventBatches:
         decision = prepared.decision
         hidden = decoded.hidden_turns and not decision.offered
         request = without_our_calls(prepared.request) if hidden else prepared.request
-        size, make = len(request.raw), self._preparation.offer
-        offer = await apart(size, make, request, context.caller, offered=decision.offered)
+        make = partial(self._preparation.offer, request, context.caller, offered=decision.offered)
+        offer = make() if len(request.raw) < WORTH_A_THREAD else await in_thread(make)
         return self._engine.answer(request, offer, prepared.plan, context)
 
     def _unsearched(self, prepared: PreparedRequest, model: str) -> bytes:
@@ -187,6 +186,8 @@ class AnswerRoute:
 
 def _only_as_bytes(body: Mapping[str, Any]) -> str:
     """What it asks for that events cannot carry: several answers, the odds of tokens, sound, calls of no function."""
+    if _BEYOND_EVENTS.isdisjoint(body):
+        return ""
     if (body.get("n") or 1) != 1:
         return "n"
     if has_custom_tools(body):

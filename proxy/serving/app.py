@@ -1,4 +1,4 @@
-"""The web application: Starlette's routes, behind the edge. Handed a config, hands the server an ASGI application."""
+"""The web application: the routes, behind the edge. Handed a config, hands the server an ASGI application."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
 from ..callers.flushing import Flushing
@@ -16,12 +15,12 @@ from ..callers.usage import UsageBook
 from ..config.settings import Config
 from ..context import context_of
 from ..dialects.chat import ChatDialect
+from ..dialects.engine import EngineDialect
 from ..dialects.mcp import McpDialect
 from ..dialects.messages.dialect import MessagesDialect
 from ..dialects.messages.last_models import LastModels
 from ..dialects.responses.dialect import ResponsesDialect
 from ..dialects.responses.state import ResponseState
-from ..dialects.search_engines import EngineDialect
 from ..house import House
 from ..values.dialect import Dialect
 from ..values.errors import failure
@@ -34,7 +33,6 @@ from ..watching.prices import PriceList
 from ..watching.publishing import Publishing
 from ..watching.recent_requests import RecentRequests
 from .admission import Admission
-from .alpha_search_route import AlphaSearchRoute
 from .answer_route import AnswerRoute
 from .background import BackgroundAnswers
 from .delivery import Delivery, send_body, send_failure
@@ -43,20 +41,14 @@ from .endpoint import Endpoint
 from .forward_route import ForwardRoute
 from .forwarding import Forwarder
 from .health_report import HealthReportRoute
+from .later import Later
 from .mcp_route import McpRoute
 from .messages_routes import CountTokensRoute
 from .models_route import VERSION, ModelsRoute
 from .open_connections import OpenConnections
-from .openapi_route import OpenapiRoute
-from .openwebui_routes import OpenWebuiLoadRoute, OpenWebuiSearchRoute
-from .page_route import PageRoute
-from .requests_route import RequestRoute, RequestsRoute
 from .responses_routes import StoredResponses
-from .searxng_route import SearxngRoute
+from .routes import Routes
 from .status_routes import HealthRoute, MetricsRoute
-from .tavily_routes import TavilyExtractRoute, TavilySearchRoute
-from .tool_routes import OpenRoute, SearchRoute
-from .usage_route import UsageRoute
 from .worker_board import BoardRow
 
 _MESSAGES, _MODELS, _VERSION = "/v1/messages", "/v1/models", VERSION.encode()
@@ -83,7 +75,7 @@ def build(config: Config, connections: OpenConnections | None = None, row: Board
         publishing = Publishing(metrics, row.write_counts)
 
     @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    async def lifespan() -> AsyncIterator[None]:
         await house.store.secret()  # says in the log, once, if a shared store is not there
         await house.hear_neighbours()
         house.start_indexes()
@@ -101,7 +93,6 @@ def build(config: Config, connections: OpenConnections | None = None, row: Board
         await house.aclose()
         await optional.aclose()
 
-    app = Starlette(lifespan=lifespan)
     responses = ResponseState(house.store)
     dialects: dict[str, Dialect] = {
         "/v1/chat/completions": ChatDialect(progress=config.tools.progress == "reasoning"),
@@ -119,8 +110,45 @@ def build(config: Config, connections: OpenConnections | None = None, row: Board
     usage = UsageBook(house.store.usage, anonymous=lambda: not keys.required)
     recent = RecentRequests(house.store.requests, contents=config.log.contents, anonymous=lambda: not keys.required)
     flushing = Flushing(limiter.flush, usage.flush, house.store.requests.flush)
-    # Past Starlette's own error pages: the edge answers for what goes wrong.
-    admission = Admission(app.router, config.server, row)
+    forwarder = Forwarder(lambda: edge.stopping)
+    delivery = Delivery(lambda: edge.stopping)
+    background = BackgroundAnswers(delivery)
+    answer = AnswerRoute(config.server, house.preparation, house.engine, delivery, forwarder, background)
+    models = ModelsRoute(house.upstreams, house.preparation, list_online=config.tools.list_online)
+    health = HealthRoute(lambda: edge.draining)
+    stored = StoredResponses(responses, lambda: edge.stopping)
+    mcp = McpRoute(house)
+    page = Later("page_route:PageRoute") if config.server.playground else None
+    endpoints = [
+        *(Endpoint(path, answer, methods=["POST"]) for path in dialects),
+        Endpoint("/v1/responses/{id}", stored, methods=["GET", "DELETE"]),
+        Endpoint("/v1/responses/{id}/input_items", stored, methods=["GET"]),
+        Endpoint("/v1/responses/{id}/cancel", stored, methods=["POST"]),
+        Endpoint("/v1/messages/count_tokens", CountTokensRoute(config.server), methods=["POST"]),
+        Endpoint("/v1/search", Later("tool_routes:SearchRoute", house), methods=["POST"]),
+        Endpoint("/v1/open", Later("tool_routes:OpenRoute", house), methods=["POST"]),
+        Endpoint("/v1/alpha/search", Later("alpha_search_route:AlphaSearchRoute", house), methods=["POST"]),
+        Endpoint("/search", Later("tavily_routes:TavilySearchRoute", house), methods=["POST"]),
+        Endpoint("/search", Later("searxng_route:SearxngRoute", house), methods=["GET"]),
+        Endpoint("/", Later("searxng_route:SearxngRoute", house, page or _nothing_here), methods=["GET"]),
+        *([Endpoint("/page/{name:path}", page, methods=["GET"])] if page else ()),
+        Endpoint("/extract", Later("tavily_routes:TavilyExtractRoute", house), methods=["POST"]),
+        Endpoint("/compat/openwebui/search", Later("openwebui_routes:OpenWebuiSearchRoute", house), methods=["POST"]),
+        Endpoint("/compat/openwebui/load", Later("openwebui_routes:OpenWebuiLoadRoute", house), methods=["POST"]),
+        Endpoint("/mcp", mcp, methods=["POST"]),
+        Endpoint("/v1/models", models, methods=["GET"]),
+        Endpoint("/v1/models/{id:path}", models, methods=["GET"]),
+        Endpoint("/healthz", health, methods=["GET"]),
+        Endpoint("/readyz", health, methods=["GET"]),
+        Endpoint("/metrics", MetricsRoute(metrics), methods=["GET"]),
+        Endpoint("/openapi.json", Later("openapi_route:OpenapiRoute"), methods=["GET"]),
+        Endpoint("/v1/groundwire/usage", Later("usage_route:UsageRoute", usage), methods=["GET"]),
+        Endpoint("/v1/groundwire/health", HealthReportRoute(house, health_seen), methods=["GET"]),
+        Endpoint("/v1/groundwire/requests", Later("requests_route:RequestsRoute", recent), methods=["GET"]),
+        Endpoint("/v1/groundwire/requests/{id}", Later("requests_route:RequestRoute", recent), methods=["GET"]),
+        Endpoint("/v1/{path:path}", ForwardRoute(house.upstreams, config.server, forwarder)),
+    ]
+    admission = Admission(Routes(endpoints, _nothing_here, lifespan), config.server, row)
     edge = Edge(
         admission,
         config.server,
@@ -130,48 +158,6 @@ def build(config: Config, connections: OpenConnections | None = None, row: Board
         limiter=limiter,
         prices=PriceList(config.prices),
     )
-    forwarder = Forwarder(lambda: edge.stopping)
-    delivery = Delivery(lambda: edge.stopping)
-    background = BackgroundAnswers(delivery)
-    answer = AnswerRoute(config.server, house.preparation, house.engine, delivery, forwarder, background)
-    models = ModelsRoute(house.upstreams, house.preparation, list_online=config.tools.list_online)
-    health = HealthRoute(lambda: edge.draining)
-    stored = StoredResponses(responses, lambda: edge.stopping)
-    mcp = McpRoute(house)
-    page = PageRoute() if config.server.playground else None
-    # Plain routes on ASGI applications: FastAPI would cost twice as much per request, and half a second at start.
-    app.router.routes += [
-        *(Endpoint(path, answer, methods=["POST"]) for path in dialects),
-        Endpoint("/v1/responses/{id}", stored, methods=["GET", "DELETE"]),
-        Endpoint("/v1/responses/{id}/input_items", stored, methods=["GET"]),
-        Endpoint("/v1/responses/{id}/cancel", stored, methods=["POST"]),
-        Endpoint("/v1/messages/count_tokens", CountTokensRoute(config.server), methods=["POST"]),
-        Endpoint("/v1/search", SearchRoute(house), methods=["POST"]),
-        Endpoint("/v1/open", OpenRoute(house), methods=["POST"]),
-        Endpoint("/v1/alpha/search", AlphaSearchRoute(house), methods=["POST"]),
-        Endpoint("/search", TavilySearchRoute(house), methods=["POST"]),
-        Endpoint("/search", SearxngRoute(house), methods=["GET"]),
-        Endpoint("/", SearxngRoute(house, page or _nothing_here), methods=["GET"]),
-        *([Endpoint("/page/{name:path}", page, methods=["GET"])] if page else ()),
-        Endpoint("/extract", TavilyExtractRoute(house), methods=["POST"]),
-        Endpoint("/compat/openwebui/search", OpenWebuiSearchRoute(house), methods=["POST"]),
-        Endpoint("/compat/openwebui/load", OpenWebuiLoadRoute(house), methods=["POST"]),
-        Endpoint("/mcp", mcp, methods=["POST"]),
-        Endpoint("/v1/models", models, methods=["GET"]),
-        Endpoint("/v1/models/{id:path}", models, methods=["GET"]),
-        Endpoint("/healthz", health, methods=["GET"]),
-        Endpoint("/readyz", health, methods=["GET"]),
-        Endpoint("/metrics", MetricsRoute(metrics), methods=["GET"]),
-        Endpoint("/openapi.json", OpenapiRoute(), methods=["GET"]),
-        Endpoint("/v1/groundwire/usage", UsageRoute(usage), methods=["GET"]),
-        Endpoint("/v1/groundwire/health", HealthReportRoute(house, health_seen), methods=["GET"]),
-        Endpoint("/v1/groundwire/requests", RequestsRoute(recent), methods=["GET"]),
-        Endpoint("/v1/groundwire/requests/{id}", RequestRoute(recent), methods=["GET"]),
-        Endpoint("/v1/{path:path}", ForwardRoute(house.upstreams, config.server, forwarder)),
-    ]
-    app.router.default = _nothing_here
-    # A redirect would name the address as it looks from here: behind TLS that is one without.
-    app.router.redirect_slashes = False
     return edge
 
 

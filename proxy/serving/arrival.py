@@ -5,10 +5,11 @@ the answer's messages by whatever room answers; hands them to the server with th
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Awaitable
 
 from starlette.types import Message, Scope, Send
+
+from providers.random_ids import random_id
 
 from ..callers.standing import Standing
 from ..values.dialect import Dialect
@@ -17,38 +18,52 @@ from ..values.events import Failed
 from ..watching.contents import printable
 from ..watching.observer import Observer
 from . import cors
-from .cors import ListedOrigins
 from .delivery import send_failure
+from .request_head import RequestHead
 
 log = logging.getLogger("groundwire")
 
-_UPSTREAM_LIMITS = (b"x-ratelimit-", b"anthropic-ratelimit-")
+# How the headers begin that tell of an upstream's limits, OpenAI's and Anthropic's.
+_OPENAI, _ANTHROPIC = b"x-ratelimit-", b"anthropic-ratelimit-"
 
 
 class Arrival:
-    """`origins` are the pages that may read answers, if any may. `hides_limits` where the upstream's limits are about
-    the operator's account, which is nobody else's affair."""
+    """`shared`: some web pages may read answers. `hides_limits` where the upstream's limits are about the operator's
+    account, which is nobody else's affair."""
+
+    __slots__ = (
+        "_hides_limits",
+        "_send",
+        "_shared",
+        "dialect",
+        "head",
+        "observer",
+        "request_id",
+        "scope",
+        "standing",
+    )
 
     def __init__(
         self,
         scope: Scope,
+        head: RequestHead,
+        dialect: Dialect,
         send: Send,
         request_id: str,
-        dialect: Dialect,
         observer: Observer,
-        origins: ListedOrigins | None,
         *,
         hides_limits: bool,
+        shared: bool,
     ) -> None:
         self.scope = scope
-        self.request_id = request_id
+        self.head = head
         self.dialect = dialect
+        self.request_id = request_id
         self.observer = observer
-        self.origin = origins.of(scope["headers"]) if origins else b""
         self.standing: Standing | None = None  # with its limits, once it is known who asks
         self._send = send
-        self._origins = origins
         self._hides_limits = hides_limits
+        self._shared = shared
 
     def send(self, message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.start":
@@ -59,14 +74,13 @@ class Arrival:
         return self._send(message)
 
     def _marked(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-        marked = self._with_limits(headers) if self._hides_limits else headers
-        marked += [(name, self.request_id.encode()) for name in self.dialect.id_headers]
-        return cors.shared_with(self.origin, marked) if self._origins else marked
-
-    def _with_limits(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-        """Our limits in place of the upstream's."""
-        kept = [header for header in headers if not header[0].startswith(_UPSTREAM_LIMITS)]
-        return kept + self.standing.headers if self.standing else kept
+        if self._hides_limits:  # ours in place of the upstream's
+            headers = [header for header in headers if header[0][:12] != _OPENAI and header[0][:20] != _ANTHROPIC]
+            if self.standing:
+                headers += self.standing.headers
+        request_id = self.request_id.encode()
+        marked = [*headers, *[(name, request_id) for name in self.dialect.id_headers]]
+        return cors.shared_with(self.head.origin, marked) if self._shared else marked
 
     async def refuse(self, failed: Failed) -> None:
         self.observer.fail(failed.error.get("code"))
@@ -91,4 +105,4 @@ class Arrival:
 
 
 def new_request_id() -> str:
-    return "req_" + secrets.token_hex(12)
+    return "req_" + random_id()

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Coroutine
-from dataclasses import dataclass
+from collections.abc import Coroutine
 from typing import Any
 
 import orjson
 from starlette.types import Receive, Send
 
+from providers.records import dataclass
+
 from ..context import RequestContext
 from ..dialects.responses.background import BackgroundWriter
 from ..store.journal import Journal
 from ..values.errors import crashed, failure, shutting_down
-from ..values.events import Event, Failed
+from ..values.events import EventBatches, Failed
 from ..values.request import SEARCH_HEADER
 from ..watching.observer import Observer
 from .admission import NextTurn
@@ -76,9 +77,7 @@ class BackgroundAnswers:
         self._delivery = delivery
         self._settling: set[asyncio.Task[None]] = set()
 
-    async def answer(
-        self, asking: Asking, events: AsyncGenerator[list[Event], None], writer: BackgroundWriter, decided: str
-    ) -> None:
+    async def answer(self, asking: Asking, events: EventBatches, writer: BackgroundWriter, decided: str) -> None:
         context = asking.context
         journal = await writer.begin()
         stream = JournalStream(writer, journal, asking.next_turn)

@@ -18,22 +18,28 @@ from .exchange import exchange_behind
 
 
 async def read_body(receive: Receive, scope: Scope, server: ServerConfig) -> bytes:
+    exchange = exchange_behind(receive)
+    body = exchange.whole_body() if exchange else None
+    waited = 0.0
+    if body is None:  # nearly always it has come with the head
+        began = time.perf_counter()
+        body = await _awaited(receive, scope, server)
+        waited = time.perf_counter() - began
+    elif len(body) > server.max_body:
+        raise _too_large(server)
+    context_of(scope).observer.tell(Received(waited))
+    return body
+
+
+async def _awaited(receive: Receive, scope: Scope, server: ServerConfig) -> bytes:
     length = next((value for key, value in scope["headers"] if key == b"content-length"), b"0")
     if length.isdigit() and int(length) > server.max_body:
         raise _too_large(server)
-    began = time.perf_counter()
-    exchange = exchange_behind(receive)
-    body = exchange.whole_body() if exchange else None
-    if body is None:  # nearly always it has come with the head
-        try:
-            async with asyncio.timeout(server.body_timeout):
-                body = await _all_parts(receive, server)
-        except TimeoutError:
-            raise too_late() from None
-    elif len(body) > server.max_body:
-        raise _too_large(server)
-    context_of(scope).observer.tell(Received(time.perf_counter() - began))
-    return body
+    try:
+        async with asyncio.timeout(server.body_timeout):
+            return await _all_parts(receive, server)
+    except TimeoutError:
+        raise too_late() from None
 
 
 async def _all_parts(receive: Receive, server: ServerConfig) -> bytes:

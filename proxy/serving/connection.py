@@ -13,14 +13,12 @@ import logging
 import struct
 import termios
 import time
+from collections import deque
 from contextlib import suppress
-from typing import Any, cast
-from urllib.parse import unquote
+from typing import Any
 
 import httptools
 import uvicorn
-from starlette.types import Scope
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
@@ -30,8 +28,9 @@ from . import heads
 from .admission import ALWAYS_OPEN
 from .edge import Edge
 from .exchange import Exchange, LastBody, Outlet
-from .heads import FramingHeaders, HeadRefused
+from .heads import HeadRefused
 from .open_connections import ByAge, Held, OpenConnections, PendingHeads
+from .request_head import OF_ONE_REQUEST, RequestHead, read_head
 
 log = logging.getLogger("groundwire")
 
@@ -44,7 +43,7 @@ _PROBES = frozenset(path.encode() for path in ALWAYS_OPEN)
 class Connection(HttpToolsProtocol):
     """`first` is what had come when the connection was accepted. One that is `spare` may only ask how we are."""
 
-    cycle: Exchange
+    cycle: Exchange  # type: ignore[assignment]  # of our own, with all of it that uvicorn's protocol uses
 
     def __init__(
         self,
@@ -70,15 +69,19 @@ class Connection(HttpToolsProtocol):
         self._at = _BETWEEN
         self._moved = False  # whether a head, or a byte of a body, was among what the parser was given last
         self._unmoved = 0  # bytes since the last time that it was
-        self._framing = FramingHeaders()
-        self._trailers = 0
-        self._chunks = self._body_size = 0
+        self.url, self.headers = b"", []
+        self._own: list[tuple[bytes, bytes]] = []  # headers of this request alone
+        self._lines = 0  # headers, or trailers behind the body
+        self._answering: Exchange | None = None  # the last one that was begun; `cycle` is the last one that came
+        self._ahead: deque[Exchange] = deque()  # requests that wait until those before them are answered
+        self._known: dict[tuple[object, ...], RequestHead] = {}  # the head before it
+        self._chunks = self._body_size = self._discarded = self._unsent = 0
+        self._continues = False  # the client waits for our word before it sends the body
         self._upgrading = False
         self._deaf = False  # nothing that comes now is read
-        self._discarded = 0
         self._last_words: Failed | None = None  # said when what came before it is answered
+        self._made = False  # by the event loop, after the listener has taken it in
         self._left = False
-        self._unsent = 0
 
     # The event loop's side
 
@@ -86,7 +89,18 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=_WRITE_BUFFER, low=_WRITE_BUFFER // 4)
         self._outlet = Outlet(transport, self.hang_up)
-        if self._first:
+        self._base = {
+            "type": "http",
+            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "root_path": "",
+        }
+        self._made = True
+        if self._left:
+            transport.close()
+        elif self._first:
             self.data_received(self._first)
             self._first = b""
             self.flow.read_paused = False  # reading only begins after this, whatever was said so far
@@ -95,9 +109,13 @@ class Connection(HttpToolsProtocol):
         self._left = self._deaf = True
         self._others.remove(self)
         self._outlet.forget()
-        super().connection_lost(exc)
-        if self.cycle is not None:
-            self.cycle.client_left()
+        self.connections.discard(self)
+        if self._answering is not None:
+            self._answering.client_left()
+        self.flow.resume_writing()
+        if exc is None:
+            self.transport.close()
+        self.parser = None  # type: ignore[assignment]  # it holds us
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
@@ -159,7 +177,7 @@ class Connection(HttpToolsProtocol):
         self.parser = httptools.HttpRequestParser(
             LastBody(self.on_chunk_header, self.on_body, self.on_message_complete)
         )
-        self.parser.feed_data(self._framing.as_head())
+        self.parser.feed_data(heads.least_head(self.cycle.scope["headers"]))
         self._take(rest)
 
     def _discard(self, size: int) -> None:
@@ -172,57 +190,64 @@ class Connection(HttpToolsProtocol):
     # The parser's side
 
     def on_message_begin(self) -> None:
-        if len(self.pipeline) >= heads.MOST_AHEAD:
+        if len(self._ahead) >= heads.MOST_AHEAD:
             raise heads.too_far_ahead()
-        super().on_message_begin()
+        self.url, self.headers, self._own = b"", [], []
         self._at = _HEAD
         self._began = time.perf_counter()
-        self._framing = FramingHeaders()
-        self._trailers = self._chunks = self._body_size = self._discarded = 0
+        self._lines = self._chunks = self._body_size = self._discarded = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._at == _BODY:
-            self._count_trailer()
+        self._lines += 1
+        if self._lines > heads.MOST_HEADERS:
+            raise heads.too_many_headers()
+        if self._at == _BODY:  # nobody reads it: what is said behind a body was not there when its request was let in
             return
-        if len(self.headers) >= heads.MOST_HEADERS:
-            raise heads.too_many_headers()
-        name = name.lower()
-        if name in FramingHeaders.names:
-            self._framing.take(name, value)
-        self.headers.append((name, value))
-
-    def _count_trailer(self) -> None:
-        """Nobody reads them: what is said behind a body was not there when the request was let in."""
-        self._trailers += 1
-        if self._trailers > heads.MOST_HEADERS:
-            raise heads.too_many_headers()
+        if name in OF_ONE_REQUEST:
+            self._own.append((OF_ONE_REQUEST[name], value))
+        else:
+            self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        method, version, framing = self.parser.get_method(), self.parser.get_http_version(), self._framing
-        framing.check(method, version)
-        raw_path, query = heads.path_and_query(self.url, framing.host)
-        if self._spare and raw_path not in _PROBES:
+        parser = self.parser
+        method, version = parser.get_method(), parser.get_http_version()
+        sent = (method, version, self.url, *self.headers)
+        head = self._known.get(sent)
+        if head is None:
+            head = read_head(method, version, self.url, self.headers, self._base)
+            self._known = {sent: head}
+        scope = head.request(self._own)
+        if self._spare and scope["raw_path"] not in _PROBES:
             raise heads.no_place()
         self._at, self._moved = _BODY, True
-        self._upgrading = self.parser.should_upgrade()
-        path, scope = raw_path.decode("ascii"), self.scope
-        scope["method"] = method.decode("ascii")
-        scope["http_version"] = version
-        scope["path"] = unquote(path) if "%" in path else path
-        scope["raw_path"] = raw_path
-        scope["query_string"] = query
+        self._lines = 0
+        self._continues, self._upgrading = head.continues, parser.should_upgrade()
         last = self._upgrading or self._spare or self._others.draining or version == "1.0"
-        kept = not last and self.parser.should_keep_alive()
-        self._begin(Exchange(self, self._outlet, continues=framing.continues, kept=kept))
+        self._begin(
+            Exchange(
+                scope,
+                self._outlet,
+                self.flow,
+                self.server_state,
+                self.on_response_complete,
+                continues=head.continues,
+                kept=not last and parser.should_keep_alive(),
+            )
+        )
 
     def _begin(self, cycle: Exchange) -> None:
         answered, self.cycle = self._answered, cycle
         if answered:
             self._wait_in(None)
-            self._start_asgi_task(cycle, self.app)
+            self._start(cycle)
         else:
             self.flow.pause_reading()
-            self.pipeline.appendleft((cycle, self.app))
+            self._ahead.append(cycle)
+
+    def _start(self, cycle: Exchange) -> None:
+        self._answering = cycle
+        cycle.task = self.loop.create_task(cycle.run(self.app))
+        self.tasks.add(cycle.task)
 
     def on_chunk_header(self) -> None:
         self._chunks += 1
@@ -232,14 +257,10 @@ class Connection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._moved = True
         self._body_size += len(body)
-        cycle = self.cycle
-        if cycle.response_complete:
+        if self.cycle.response_complete:
             self._discard(len(body))
-            return
-        cycle.body += body
-        if len(cycle.body) > HIGH_WATER_LIMIT:
-            self.flow.pause_reading()
-        cycle.message_event.set()
+        else:
+            self.cycle.feed(body)
 
     def on_message_complete(self) -> None:
         self._moved = True
@@ -247,29 +268,28 @@ class Connection(HttpToolsProtocol):
             self._upgrading = False
             return
         self._at = _BETWEEN
-        cycle = self.cycle
-        if cycle.response_complete:
+        if self.cycle.response_complete:
             self._wait_in(self._others.idle)
-            return
-        cycle.more_body = False
-        cycle.message_event.set()
+        else:
+            self.cycle.end_body()
 
     # The answer's side
 
     @property
     def _answered(self) -> bool:
-        return (self.cycle is None or self.cycle.response_complete) and not self.pipeline
+        return (self.cycle is None or self.cycle.response_complete) and not self._ahead
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
         if self._left or self.transport.is_closing():
             return
-        self.flow.resume_reading()
-        if self.pipeline:
-            self._start_asgi_task(*self.pipeline.pop())
+        if self.flow.read_paused:
+            self.flow.resume_reading()
+        if self._ahead:
+            self._start(self._ahead.popleft())
         elif self._last_words:
             self._say(self._last_words)
-        elif self._at == _BODY and self._framing.continues:
+        elif self._at == _BODY and self._continues:
             self.hang_up()  # whether the body comes that we did not ask for, nobody knows
         else:
             self._wait_in((self._others.idle, self._others.pending, self._others.leftover)[self._at])
@@ -284,6 +304,9 @@ class Connection(HttpToolsProtocol):
         if self._left:
             return
         self._left = self._deaf = True
+        if not self._made:  # on a busy machine a second may pass until it is, and then it is closed
+            self._wait_in(None)
+            return
         if linger and not self.transport.is_closing():
             self.transport.write_eof()
             self.flow.resume_reading()
@@ -311,7 +334,7 @@ class Connection(HttpToolsProtocol):
 
     def _say(self, failed: Failed, *, linger: bool = True) -> None:
         seconds = time.perf_counter() - self._began
-        known = self.headers if self._at == _HEAD else ()
+        known = [(name.lower(), value) for name, value in self.headers] if self._at == _HEAD else []
         self.transport.write(self._edge.refuse_head(failed, *self._request_line, seconds, known))
         self._close(linger=linger)
 
@@ -363,9 +386,9 @@ class Connection(HttpToolsProtocol):
 
     def stands_still(self) -> None:
         """The client takes nothing of what was sent to it. Whoever answers it hears that it has left."""
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self._answering is not None and not self._answering.response_complete:
             with suppress(KeyError):  # refused before it had a context
-                context_of(cast(Scope, self.cycle.scope)).observer.fail("client_stalled")
+                context_of(self._answering.scope).observer.fail("client_stalled")
         log.info("a client took nothing for %g s and was cut off", self._others.limits.write_timeout)
         self.transport.abort()
 

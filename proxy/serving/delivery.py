@@ -6,20 +6,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from starlette.types import Receive, Send
 
+from providers.deadlines import Deadline
+
 from ..context import RequestContext
 from ..values.dialect import AnswerWriter, Dialect
 from ..values.errors import crashed, shutting_down, too_large, too_long
-from ..values.events import Begun, Event, Failed, Finished, SearchedFirst, TextDelta, ToolFinished, ToolStarted
+from ..values.events import (
+    Begun,
+    Event,
+    EventBatches,
+    Failed,
+    Finished,
+    SearchedFirst,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    feed_of,
+)
 from ..values.request import SEARCH_HEADER
 from ..values.sse import PING
 from ..watching.observer import Observer
-from .exchange import exchange_behind
+from .exchange import LastPiece, exchange_behind
 from .telling import AnswerTelling
 
 log = logging.getLogger("groundwire")
@@ -32,6 +45,7 @@ _EVENT = 100  # bytes, besides its text
 _OF_SEARCH = (SearchedFirst, Begun, ToolStarted, ToolFinished)  # what may happen before a model is asked
 _PART = 64 << 10  # bytes of a large piece that are sent before the client has taken those before them
 
+_JSON = (b"content-type", b"application/json")
 _STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
     "cache-control": "no-cache",
@@ -40,13 +54,18 @@ _STREAM_HEADERS = {
 
 
 async def send_body(send: Send, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-    sized = {**headers, "content-length": str(len(body))}
-    await send({"type": "http.response.start", "status": status, "headers": raw_headers(sized)})
-    await send({"type": "http.response.body", "body": body})
+    await _send_sized(send, status, body, raw_headers(headers))
 
 
 async def send_json(send: Send, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
-    await send_body(send, status, body, {"content-type": "application/json", **(headers or {})})
+    """`headers` are those besides its type."""
+    await _send_sized(send, status, body, [_JSON, *raw_headers(headers)] if headers else [_JSON])
+
+
+async def _send_sized(send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+    headers.append((b"content-length", b"%d" % len(body)))
+    await send({"type": "http.response.start", "status": status, "headers": headers, "body_follows": True})
+    await send({"type": "http.response.body", "body": body})
 
 
 async def send_failure(send: Send, dialect: Dialect, failed: Failed, headers: Mapping[str, str] | None = None) -> None:
@@ -61,9 +80,9 @@ class AnswerStream(Protocol):
     @property
     def started(self) -> bool: ...
 
-    async def write(self, data: bytes) -> None: ...
+    def write(self, data: bytes) -> Awaitable[None]: ...
 
-    async def hold(self, data: bytes) -> None: ...
+    def hold(self, data: bytes) -> Awaitable[None]: ...
 
     async def close(self) -> None: ...
 
@@ -76,19 +95,18 @@ class Delivery:
     def __init__(self, stopping: Callable[[], bool]) -> None:
         self._stopping = stopping
 
-    async def deliver(
+    def deliver(
         self,
         context: RequestContext,
         send: Send,
-        events: AsyncGenerator[list[Event], None],
+        events: EventBatches,
         writer: AnswerWriter,
         decided: str,
         stream: AnswerStream | None,
-    ) -> None:
+    ) -> Coroutine[Any, Any, None]:
         """An answer, as a stream or in one piece. `decided` is what the header says about search."""
         answer = _Outgoing(context, send, writer, decided, self._stopping, streamed=stream is not None)
-        async with aclosing(events):
-            await (answer.stream(events, stream) if stream else answer.whole(events))
+        return answer.stream(events, stream) if stream else answer.whole(events)
 
 
 class _Outgoing:
@@ -110,15 +128,20 @@ class _Outgoing:
         self._headers = {SEARCH_HEADER: decided}
         self._stopping = stopping
         self._before_model = False  # is the web searched, and the model still to be asked?
+        self._last = LastPiece()
         self._telling = AnswerTelling(context, streamed=streamed)
 
-    async def stream(self, events: AsyncIterator[list[Event]], stream: AnswerStream) -> None:
+    async def stream(self, events: EventBatches, stream: AnswerStream) -> None:
         """Sends events as they come."""
+        feed = feed_of(events)
         try:
-            async with asyncio.timeout_at(self._context.deadline):
+            with Deadline(self._context.running_loop, self._context.deadline):
                 async for batch in events:
                     if not await self._send_batch(stream, batch):
                         return
+                    if feed and stream.started and not self._before_model:
+                        await feed(partial(self._take, stream))
+                        await self._last.taken()
         except TimeoutError:
             if not await self._send_failure(stream, too_long()):
                 return
@@ -134,23 +157,37 @@ class _Outgoing:
             await self._send_failure(stream, crashed())
         finally:
             stream.stop()
+            self._last.drop()
+            await events.aclose()
         await stream.close()
 
     async def _send_batch(self, stream: AnswerStream, batch: list[Event]) -> bool:
-        """Whether there is more to come: no, if nothing was sent yet and this is a failure."""
+        """Whether there is a stream: no, if nothing was sent yet and this is a failure."""
         self._telling.see(batch)
-        if isinstance(batch[0], SearchedFirst):
-            self._begin_searching(stream, batch[0])
-        if not stream.started and (failed := _failure_in(batch)):
-            return await self._send_failure(stream, failed)
-        over = isinstance(batch[-1], Finished)
+        if not stream.started and not await self._may_start(stream, batch):
+            return False
+        over = type(batch[-1]) is Finished
         data = await self._writer.end(batch) if over else self._writer.feed(batch)
-        if self._before_model:
-            self._before_model = all(isinstance(event, _OF_SEARCH) for event in batch)
         if data:
             await (stream.hold(data) if self._before_model else stream.write(data))
         if over:
             self._context.observer.succeed()
+        return True
+
+    def _take(self, stream: AnswerStream, batch: list[Event]) -> bool:
+        """Sends what has come in this very moment. Whether it is taken: if not, that is to be awaited."""
+        self._telling.see(batch)
+        if data := self._writer.feed(batch):
+            self._last.send(stream.write(data))
+        return self._last.is_taken
+
+    async def _may_start(self, stream: AnswerStream, batch: list[Event]) -> bool:
+        """What comes first decides: a failure is an answer of its own. It is sent, and then there is no stream."""
+        if type(first := batch[0]) is SearchedFirst:
+            self._begin_searching(stream, first)
+        if type(last := batch[-1]) is Failed:
+            return await self._send_failure(stream, last)
+        self._before_model = self._before_model and all(isinstance(event, _OF_SEARCH) for event in batch)
         return True
 
     def _begin_searching(self, stream: AnswerStream, event: SearchedFirst) -> None:
@@ -169,17 +206,17 @@ class _Outgoing:
         await send_failure(self._send, self._context.dialect, failed, self._headers)
         return False
 
-    async def whole(self, events: AsyncIterator[list[Event]]) -> None:
+    async def whole(self, events: EventBatches) -> None:
         gathered: list[Event] = []
         size = 0
         try:
-            async with asyncio.timeout_at(self._context.deadline):
+            with Deadline(self._context.running_loop, self._context.deadline):
                 async for batch in events:
                     self._telling.see(batch)
-                    if isinstance(batch[0], SearchedFirst):
-                        self._note_search(batch[0])
+                    if type(first := batch[0]) is SearchedFirst:
+                        self._note_search(first)
                     gathered += batch
-                    size += sum(map(_size, batch))
+                    size += _size(batch)
                     if size > _LARGEST:  # a server that streams without end, though a stream was not asked for
                         gathered = [too_large()]
                         self._telling.see(gathered)
@@ -187,8 +224,10 @@ class _Outgoing:
         except TimeoutError:
             gathered = [too_long()]
             self._telling.see(gathered)
-        if failed := _failure_in(gathered):
-            await send_failure(self._send, self._context.dialect, failed, self._headers)
+        finally:
+            await events.aclose()
+        if type(last := gathered[-1]) is Failed:
+            await send_failure(self._send, self._context.dialect, last, self._headers)
             return
         await send_json(self._send, 200, await self._writer.whole(gathered), self._headers)
 
@@ -200,13 +239,13 @@ class _Outgoing:
         self._headers[SEARCH_HEADER] = searched
 
 
-def _size(event: Event) -> int:
+def _size(batch: Sequence[Event]) -> int:
     """About what it takes to keep it until the answer is whole."""
-    return _EVENT + (len(event.text) if isinstance(event, TextDelta) else 0)
-
-
-def _failure_in(events: Iterable[Event]) -> Failed | None:
-    return next((event for event in events if isinstance(event, Failed)), None)
+    size = _EVENT * len(batch)
+    for event in batch:
+        if type(event) is TextDelta:
+            size += len(event.text)
+    return size
 
 
 class EventStream:
@@ -241,8 +280,15 @@ class EventStream:
         else:
             self._held += data
 
-    async def write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> Awaitable[None]:
+        """No coroutine where nothing is to be waited for: every piece of an answer passes here."""
         self._quiet_since = self._loop.time()
+        if not self.started or self._inside_frame or len(data) > _PART:
+            return self._write_more(data)
+        return self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def _write_more(self, data: bytes) -> None:
+        """What is to be sent before it goes along, and what is large goes in parts."""
         data, self._held = self._held + data, b""
         if not self.started:
             await self._start()
@@ -283,7 +329,8 @@ class EventStream:
 
     async def _start(self) -> None:
         self.started = True
-        await self._send({"type": "http.response.start", "status": 200, "headers": raw_headers(self.headers)})
+        headers = raw_headers(self.headers)
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers, "body_follows": True})
 
     def _tick(self) -> None:
         quiet = self._loop.time() - self._quiet_since
@@ -297,7 +344,9 @@ class EventStream:
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, object], observer: Observer) -> None:
     """Does `work` in this very task, and cancels it when the client leaves."""
-    task = asyncio.current_task()
+    exchange = exchange_behind(receive)
+    served_by = exchange.task if exchange else None
+    task = asyncio.current_task(served_by.get_loop() if served_by else None)
     assert task is not None
     left = False
 
@@ -306,7 +355,6 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, object], o
         left = True
         task.cancel()
 
-    exchange = exchange_behind(receive)
     watcher = None if exchange else asyncio.create_task(_await_leaving(receive, leave))
     if exchange:
         exchange.when_client_leaves(leave)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..callers.caller import Caller
-from ..callers.keys import ClientKeys
+from ..callers.keys import ClientKeys, Identity
 from ..callers.limiter import Limiter
-from ..callers.standing import Standing
+from ..callers.limits import KeyLimits
 from ..config.settings import Config, ServerConfig
 from ..context import RequestContext, attach
 from ..values.dialect import Dialect
@@ -29,16 +29,16 @@ from .cors import ListedOrigins
 from .delivery import raw_headers
 from .page_route import is_page
 from .refusal import refusal
+from .request_head import RawHeaders, head_of
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})  # what holds nobody's data
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 compared with, not bound
 _HOST = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::[0-9]*)?")
-_TRACE = ("traceparent", "tracestate")
+_OF_TRACE = frozenset({b"traceparent", b"tracestate"})
 _UPLOADS = ("/v1/audio/", "/v1/images/")  # where OpenAI's own API takes forms
 
 Headers = dict[bytes, list[bytes]]
-RawHeaders = Sequence[tuple[bytes, bytes]]
 DialectOf = Callable[[str, RawHeaders], Dialect]
 
 
@@ -74,18 +74,19 @@ class Edge:
         self.stopping = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await self._serve(scope, receive, send)
-        elif scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
         arrival = self._arrival(scope, send)
-        task = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
         assert task is not None
         self._under_way.add(task)
         try:
-            await self._let_in(arrival, receive)
+            entered = await self._let_in(arrival, receive, loop)
+            if entered is not None:
+                await self._app(scope, entered, arrival.send)
         except RequestError as error:
             await arrival.refuse(error.failed)
         except Exception:  # the last boundary: whatever it is, the client gets an answer and the log the trace
@@ -104,61 +105,89 @@ class Edge:
             arrival.observer.end()
 
     def _arrival(self, scope: Scope, send: Send) -> Arrival:
-        dialect = self._dialect_of(search_engine_clients.known_path(scope), scope["headers"])
+        head = head_of(scope)
+        if head.dialect is None:
+            head.dialect = self._dialect_of(search_engine_clients.known_path(scope), scope["headers"])
+            if self._origins:
+                head.origin = self._origins.of(scope["headers"])
         request_id = new_request_id()
         observer = Observer(
             self._listeners,
             request_id=request_id,
             method=scope["method"],
-            path=_path(scope),
-            dialect=dialect.name,
+            path=head.sent_path,
+            dialect=head.dialect.name,
             prices=self._prices,
         )
-        return Arrival(scope, send, request_id, dialect, observer, self._origins, hides_limits=self._keys.required)
+        hides_limits, shared = self._keys.required, self._origins is not None
+        return Arrival(scope, head, head.dialect, send, request_id, observer, hides_limits=hides_limits, shared=shared)
 
-    async def _let_in(self, arrival: Arrival, receive: Receive) -> None:
+    async def _let_in(self, arrival: Arrival, receive: Receive, loop: asyncio.AbstractEventLoop) -> Receive | None:
+        """Hands on where the body of a request that may enter is read; None: it is answered."""
+        scope, head, observer = arrival.scope, arrival.head, arrival.observer
+        headers: Mapping[str, str] = head.readable
+        if not _OF_TRACE.isdisjoint(dict(scope["headers"])):
+            trace = _of_trace(scope["headers"])
+            headers = {**headers, **{name: values[-1] for name, values in trace.items()}}
+            if "traceparent" in trace:
+                observer.trace_headers = {name: ",".join(values) for name, values in trace.items()}
+        identity = head.identity
+        if identity is not None and await self._keys.knows(identity):
+            caller = identity.caller  # all else was asked of the request before it on this connection
+            observer.caller = caller.name
+            if caller.limits is not None:
+                await self._take_stock(arrival, caller.limits)
+        else:
+            entered = await self._ask(arrival, receive)
+            if entered is None:
+                return None
+            caller, receive = entered
+        deadline = loop.time() + self._request_timeout
+        left = arrival.standing.searches_left if arrival.standing else None
+        attach(
+            scope,
+            RequestContext(arrival.request_id, arrival.dialect, deadline, observer, caller, headers, left, loop),
+        )
+        return receive
+
+    async def _ask(self, arrival: Arrival, receive: Receive) -> tuple[Caller, Receive] | None:
         """All that is asked of a request, in the order in which the answers are owed: what is refused to anybody comes
         before the key, what a key may not do before what its body would cost."""
-        scope, headers = arrival.scope, _headers(arrival.scope)
-        if b"traceparent" in headers:
-            arrival.observer.trace_headers = _of_trace(headers)
+        scope, head = arrival.scope, arrival.head
+        headers, listed = head.named, bool(head.origin)
         self._check_host(headers)
-        if arrival.origin and cors.is_preflight(scope["method"], headers):
+        if listed and cors.is_preflight(scope["method"], headers):
             await _answer_preflight(arrival.send, headers)
-            return
-        search_engine_clients.check_page(scope, headers, listed=bool(arrival.origin))
-        caller, receive = await self._identify(scope, headers, receive)
-        arrival.observer.caller = caller.name
-        _check_upgrade(scope, headers)
-        arrival.standing = await self._standing(caller, scope, arrival.dialect)
-        if arrival.standing and arrival.standing.refusal:
-            raise RequestError(arrival.standing.refusal)
-        if scope["method"] == "POST":
-            self._check_content_type(scope["path"], headers, listed=bool(arrival.origin))
-        attach(scope, self._context(arrival, caller, headers))
-        await self._app(scope, receive, arrival.send)
-
-    async def _standing(self, caller: Caller, scope: Scope, dialect: Dialect) -> Standing | None:
-        """Where the caller stands with its limits; None where it has none."""
-        if caller.limits is None or self._limiter is None:
             return None
-        path = search_engine_clients.known_path(scope)
-        return await self._limiter.admit(caller.limits, scope["method"], path, dialect.name)
+        search_engine_clients.check_page(scope, headers, listed=listed)
+        identity, given = await self._identify(scope, headers, receive)
+        arrival.observer.caller = identity.caller.name
+        _check_upgrade(scope, headers)
+        if identity.caller.limits is not None:
+            await self._take_stock(arrival, identity.caller.limits)
+        if scope["method"] == "POST":
+            self._check_content_type(scope["path"], headers, listed=listed)
+        if given is receive:  # else its body holds the key, and the next one's may hold another
+            head.identity = identity
+        return identity.caller, given
 
-    def _context(self, arrival: Arrival, caller: Caller, headers: Headers) -> RequestContext:
-        deadline = asyncio.get_running_loop().time() + self._request_timeout
-        readable = {name.decode("latin-1"): values[-1].decode("latin-1") for name, values in headers.items()}
-        left = arrival.standing.searches_left if arrival.standing else None
-        return RequestContext(arrival.request_id, arrival.dialect, deadline, arrival.observer, caller, readable, left)
+    async def _take_stock(self, arrival: Arrival, limits: KeyLimits) -> None:
+        """Where the caller stands with its limits; refuses what is beyond them."""
+        if self._limiter is None:
+            return
+        scope = arrival.scope
+        path = search_engine_clients.known_path(scope)
+        standing = await self._limiter.admit(limits, scope["method"], path, arrival.dialect.name)
+        arrival.standing = standing
+        if standing and standing.refusal:
+            raise RequestError(standing.refusal)
 
     def change(self, config: Config) -> None:
         """For the requests to come the keys, groups and prices of this config count."""
         self._keys.change(config.server.keys, config.server.groups)
         self._prices = PriceList(config.prices)
 
-    def refuse_head(
-        self, failed: Failed, method: str, path: str, seconds: float, headers: Sequence[tuple[bytes, bytes]] = ()
-    ) -> bytes:
+    def refuse_head(self, failed: Failed, method: str, path: str, seconds: float, headers: RawHeaders = ()) -> bytes:
         """The answer to what never became a request, with as many of its headers as were read. Whoever watches is told
         of it like of any other."""
         dialect, request_id = self._dialect_of(path, headers), new_request_id()
@@ -181,11 +210,11 @@ class Edge:
         for task in self._under_way:
             task.cancel()
 
-    async def _identify(self, scope: Scope, headers: Headers, receive: Receive) -> tuple[Caller, Receive]:
+    async def _identify(self, scope: Scope, headers: Headers, receive: Receive) -> tuple[Identity, Receive]:
         """Who asks; and the body, part of which may have been read for it."""
         looks = scope["method"] == "HEAD" and scope["path"] == "/"  # whether anybody is there, which is no secret
         if looks or scope["path"] in OPEN_PATHS or (self._playground and is_page(scope)):
-            return Caller(), receive
+            return self._keys.anybody(), receive
         shown = search_engine_clients.with_password_as_key(scope, headers)
         if self._keys.required:
             shown, receive = await search_engine_clients.with_key_of_body(scope, shown, receive, self._body_timeout)
@@ -233,18 +262,10 @@ def _check_upgrade(scope: Scope, headers: Headers) -> None:
         raise refuse(426, text, code="no_websockets")
 
 
-def _of_trace(headers: Headers) -> dict[str, str]:
+def _of_trace(headers: RawHeaders) -> dict[str, list[str]]:
     """What the client says its request is a part of, in the words of W3C's Trace Context."""
-    return {name: b",".join(headers[name.encode()]).decode("latin-1") for name in _TRACE if name.encode() in headers}
-
-
-def _headers(scope: Scope) -> Headers:
-    headers: Headers = {}
-    for key, value in scope["headers"]:
-        headers.setdefault(key, []).append(value)
-    return headers
-
-
-def _path(scope: Scope) -> str:
-    """The path as it was sent: decoded, it could hold line breaks, and with them lines of its own in the log."""
-    return str(scope["raw_path"].decode("latin-1"))
+    said: dict[str, list[str]] = {}
+    for name, value in headers:
+        if name in _OF_TRACE:
+            said.setdefault(name.decode(), []).append(value.decode("latin-1"))
+    return said

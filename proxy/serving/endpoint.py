@@ -1,30 +1,40 @@
-"""A path and the application behind it. Handed a request to that path; hands it on, or says which methods there are, as
-a refusal that is dressed like every other: Starlette's own is a bare text, which no client of ours can read.
+"""A path, the methods that are served there and the application behind it. Handed the path of a request; says whether
+it is meant, and what stands in its place for each name in braces: `{id}` is one segment, `{rest:path}` all that comes.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+from collections.abc import Collection
 
-from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp
 
-from ..values.errors import RequestError, failure
-
-
-class Endpoint(Route):
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self.methods and scope["method"] not in self.methods:
-            raise _wrong_method(scope["method"], self._methods_of_path(scope))
-        await self.app(scope, receive, send)
-
-    def _methods_of_path(self, scope: Scope) -> list[str]:
-        """Several may share a path, each with methods of its own."""
-        here = [route for route in scope["router"].routes if isinstance(route, Endpoint) and route.path == self.path]
-        return sorted({method for route in here for method in route.methods or ()})
+_NAMED = re.compile(r"\{(\w+)(:path)?\}")
 
 
-def _wrong_method(given: str, served: list[str]) -> RequestError:
-    named = ", ".join(served)
-    failed = failure(405, f"{given[:20]} is not served here: use {named}.", code="wrong_method")
-    return RequestError(replace(failed, headers={"allow": named}))
+class Endpoint:
+    """Without `methods` it serves them all. Who serves GET serves HEAD too."""
+
+    __slots__ = ("_pattern", "app", "methods", "path")
+
+    def __init__(self, path: str, app: ASGIApp, methods: Collection[str] = ()) -> None:
+        self.path = path
+        self.app = app
+        self.methods = frozenset(methods) | ({"HEAD"} if "GET" in methods else set())
+        self._pattern = re.compile(_expression(path))
+
+    def serves(self, method: str) -> bool:
+        return not self.methods or method in self.methods
+
+    def named_in(self, path: str) -> dict[str, str] | None:
+        """What this path holds for each name; None: it is another one's."""
+        read = self._pattern.fullmatch(path)
+        return None if read is None else read.groupdict()
+
+
+def _expression(path: str) -> str:
+    texts, end = [], 0
+    for named in _NAMED.finditer(path):
+        texts += [re.escape(path[end : named.start()]), f"(?P<{named[1]}>{'.*' if named[2] else '[^/]+'})"]
+        end = named.end()
+    return "".join([*texts, re.escape(path[end:])])

@@ -1,32 +1,63 @@
-"""One request on a connection and its answer, as uvicorn's cycle runs them, and what of the connection they may touch.
-Handed a scope and the connection's way out; hands the body to the application, or raises what is wrong with it.
+"""One request on a connection and its answer. Handed a scope, the body as it comes, and the connection's way out; runs
+the application, hands it the body or raises what is wrong with that, and writes its answer as HTTP/1.1.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import cast
 
-from starlette.types import Receive
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from starlette.types import ASGIApp, Message, Receive, Scope
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+from uvicorn.server import ServerState
 
 from ..values.errors import RequestError
 from ..values.events import Failed
 
-_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|(?<!\r)\n")  # all that no head may hold
+log = logging.getLogger("groundwire")
+
+_TEXT = bytes([0x09, *range(0x20, 0x7F), *range(0x80, 0x100)])  # what a line of a head may hold
+_LINE = b"%b: %b\r\n"
+_CLOSE, _CHUNKED = (b"connection", b"close"), (b"transfer-encoding", b"chunked")
 _BODILESS = (204, 304)
+_CRASH = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"21"), (b"connection", b"close")]
 
 
-class _Sent:
-    """Has been done: to await it takes no time."""
+class _Sent(tuple[()]):
+    """Has been done: to await it takes no time, and no call of a function in Python."""
 
-    def __await__(self) -> Iterator[None]:
-        return iter(())
+    __await__ = tuple.__iter__
 
 
-_SENT = _Sent()
+SENT = cast(Awaitable[None], _Sent())
+
+
+class LastPiece:
+    """The piece of an answer that was sent last, which the client may not have taken yet."""
+
+    __slots__ = ("_sent",)
+
+    def __init__(self) -> None:
+        self._sent = SENT
+
+    @property
+    def is_taken(self) -> bool:
+        return self._sent is SENT
+
+    def send(self, sent: Awaitable[None]) -> None:
+        self._sent = sent
+
+    async def taken(self) -> None:
+        sent, self._sent = self._sent, SENT
+        await sent
+
+    def drop(self) -> None:
+        """Nobody waits for it any more."""
+        if isinstance(self._sent, Coroutine):
+            self._sent.close()
 
 
 class Outlet:
@@ -47,51 +78,153 @@ class Outlet:
 def _nothing() -> None: ...
 
 
-class Exchange(RequestResponseCycle):
+class Exchange:
     """A body that turns out to be none is refused where it is being read. The head of an answer leaves together with
-    the first of its body: two writes would cost a fifth of a short answer. If none comes at once, it leaves alone."""
+    the first of its body: two writes would cost a fifth of a short answer. If none comes at once, it leaves alone.
+    Whoever sends the head may say that `body_follows` at once, which saves a round of the event loop.
 
-    def __init__(self, connection: HttpToolsProtocol, outlet: Outlet, *, continues: bool, kept: bool) -> None:
-        super().__init__(
-            scope=connection.scope,
-            transport=outlet,  # type: ignore[arg-type]  # all of it that a cycle uses
-            flow=connection.flow,
-            logger=connection.logger,
-            access_logger=connection.access_logger,
-            access_log=False,
-            default_headers=connection.server_state.default_headers,
-            message_event=asyncio.Event(),
-            expect_100_continue=continues,
-            keep_alive=kept,
-            on_response=connection.on_response_complete,
-        )
-        self._loop = connection.loop
-        self._refused: Failed | None = None
+    `continues`: the client waits for our word before it sends the body. `kept`: the connection stays open afterwards.
+    `on_response` is called when all of the answer was written."""
+
+    __slots__ = (
+        "_begun_reading",
+        "_chunked",
+        "_continues",
+        "_flow",
+        "_head",
+        "_head_leaves",
+        "_held",
+        "_left",
+        "_news",
+        "_on_leaving",
+        "_on_response",
+        "_outlet",
+        "_parts",
+        "_refused",
+        "_server",
+        "_waiter",
+        "disconnected",
+        "keep_alive",
+        "more_body",
+        "response_complete",
+        "response_started",
+        "scope",
+        "task",
+    )
+
+    def __init__(
+        self,
+        scope: Scope,
+        outlet: Outlet,
+        flow: FlowControl,
+        server: ServerState,
+        on_response: Callable[[], None],
+        *,
+        continues: bool,
+        kept: bool,
+    ) -> None:
+        self.scope = scope
+        self.task: asyncio.Task[None] | None = None  # which runs it
+        self._outlet = outlet
+        self._flow = flow
+        self._server = server
+        self._on_response = on_response
+        self._continues = continues
+        self.keep_alive = kept
+        self.disconnected = False
+        self.more_body = True
+        self._parts: list[bytes] = []  # of the body, that nobody has read
+        self._held = 0  # their bytes
         self._begun_reading = False
+        self._refused: Failed | None = None
+        self._news = False  # something has come since somebody looked
+        self._waiter: asyncio.Event | None = None  # for that
+        self._on_leaving: Callable[[], None] | None = None
+        self.response_started = self.response_complete = False
+        self._chunked = False
+        self._left = 0  # bytes of the answer that its length promises
         self._head = b""  # that is still to be sent
         self._head_leaves: asyncio.Handle | None = None
-        self._on_leaving: Callable[[], None] | None = None
+
+    async def run(self, app: ASGIApp) -> None:
+        try:
+            await app(self.scope, self.receive, self.send)
+        except BaseException as error:
+            log.error("Exception in ASGI application", exc_info=error)
+            await self._break_off()
+        else:
+            if not self.response_complete and not self.disconnected:
+                log.error("a request was left without an answer, or with half of one")
+                await self._break_off()
+        finally:
+            self._server.tasks.discard(self.task)
+            self._on_response = _nothing
+
+    async def _break_off(self) -> None:
+        if self.response_started:
+            self._outlet.close()
+            return
+        await self.send({"type": "http.response.start", "status": 500, "headers": _CRASH})
+        await self.send({"type": "http.response.body", "body": b"Internal Server Error"})
+
+    # What the client sends
+
+    def feed(self, part: bytes) -> None:
+        """The next part of the body."""
+        self._parts.append(part)
+        self._held += len(part)
+        if self._held > HIGH_WATER_LIMIT:
+            self._flow.pause_reading()
+        self.wake()
+
+    def end_body(self) -> None:
+        self.more_body = False
+        self.wake()
 
     def refuse(self, failed: Failed) -> None:
         self._refused = failed
         self.keep_alive = False
-        self.message_event.set()
+        self.wake()
 
-    async def receive(self) -> Any:
+    def wake(self) -> None:
+        """There is something for who waits in `receive`."""
+        self._news = True
+        if self._waiter is not None:
+            self._waiter.set()
+
+    async def receive(self) -> Message:
         self._begun_reading = True
-        message = await super().receive()
-        if self._refused and message["type"] == "http.request":
+        if self._continues and not self._outlet.is_closing():
+            self._outlet.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._continues = False
+        if not self.disconnected and not self.response_complete:
+            self._flow.resume_reading()
+            await self._await_news()
+        if self.disconnected or self.response_complete:
+            return {"type": "http.disconnect"}
+        if self._refused:
             raise RequestError(self._refused)
-        return message
+        return {"type": "http.request", "body": self._taken(), "more_body": self.more_body}
+
+    async def _await_news(self) -> None:
+        if not self._news:
+            self._waiter = self._waiter or asyncio.Event()
+            await self._waiter.wait()
+        self._news = False
+        if self._waiter is not None:
+            self._waiter.clear()
+
+    def _taken(self) -> bytes:
+        parts, self._parts, self._held = self._parts, [], 0
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def whole_body(self) -> bytes | None:
         """The body, if all of it is here and nobody has read any of it."""
         if self.more_body or self.disconnected or self._refused or self._begun_reading:
             return None
         self._begun_reading = True
-        self.message_event.clear()
-        body, self.body = bytes(self.body), bytearray()
-        return body
+        self._news = False
+        return self._taken()
 
     # The client leaves
 
@@ -99,98 +232,99 @@ class Exchange(RequestResponseCycle):
         """What is to be done then; None: nothing any more. Cheaper than a task that waits in `receive`."""
         self._on_leaving = leaving
         if leaving is not None:
-            self.flow.resume_reading()  # else nobody would see it
+            if self._flow.read_paused:  # else nobody would see it
+                self._flow.resume_reading()
             if self.disconnected:
                 self.client_left()
 
     def client_left(self) -> None:
+        """The connection is lost."""
+        if not self.response_complete:
+            self.disconnected = True
+        self.wake()
         leaving, self._on_leaving = self._on_leaving, None
         if leaving is not None and not self.response_complete:
             leaving()
 
     # The answer
 
-    def send(self, message: Any) -> Any:
+    def send(self, message: Message) -> Awaitable[None]:
         """No coroutine where nothing is to be waited for: every piece of an answer passes here."""
-        if self.flow.write_paused and not self.disconnected:
-            return self._send_later(message)
         if self.disconnected:
-            return _SENT
+            return SENT
+        if self._flow.write_paused:
+            return self._send_later(message)
         if message["type"] == "http.response.start" and not self.response_started:
             self._begin(message["status"], message["headers"])
-        elif self._is_plain_part(message):
-            self._put(message.get("body", b""), last=not message.get("more_body", False))
+            if not message.get("body_follows"):
+                self._head_leaves = asyncio.get_running_loop().call_soon(self._put_head)
+        elif message["type"] == "http.response.body" and self.response_started and not self.response_complete:
+            self._put(message.get("body", b""), last=not message.get("more_body"))
         else:
-            self._put_head()
-            return super().send(message)
-        return _SENT
+            raise RuntimeError(f"an answer cannot go on with {message['type']}")
+        return SENT
 
-    async def _send_later(self, message: Any) -> None:
-        await self.flow.drain()
+    async def _send_later(self, message: Message) -> None:
+        await self._flow.drain()
         await self.send(message)
 
     def _begin(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         self.response_started = True
-        self.waiting_for_100_continue = False
-        lines = [STATUS_LINE[status].removesuffix(b"\r\n")]
-        for name, value in (*self.default_headers, *headers):
-            if name == b"content-length":
-                self.expected_content_length, self.chunked_encoding = int(value), False
-            elif name == b"connection" and value == b"close":
-                self.keep_alive = False
-                continue
-            lines.append(name + b": " + value)
-        if not self.keep_alive:
-            lines.append(b"connection: close")
-        if self.chunked_encoding is None and self.scope["method"] != "HEAD" and status not in _BODILESS:
-            self.chunked_encoding = True
-            lines.append(b"transfer-encoding: chunked")
-        self._head = b"\r\n".join(lines) + b"\r\n\r\n"
-        if _CONTROL.search(self._head) or self._head.count(b"\n") != len(lines) + 1:
+        self._continues = False
+        said = [*self._server.default_headers, *headers]
+        named = dict(said)
+        if named.get(b"connection") == b"close":
+            self.keep_alive = False
+        elif not self.keep_alive:
+            said.append(_CLOSE)
+        if b"content-length" in named:
+            self._left = int(named[b"content-length"])
+        elif self.scope["method"] != "HEAD" and status not in _BODILESS:
+            self._chunked = True
+            said.append(_CHUNKED)
+        lines = [STATUS_LINE[status], *[_LINE % header for header in said], b"\r\n"]
+        self._head = b"".join(lines)
+        if self._head.translate(None, _TEXT) != b"\r\n" * len(lines):  # all that is left are the ends of our lines
             raise RuntimeError("a header of the answer holds what no header may")
-        self._head_leaves = self._loop.call_soon(self._put_head)
 
     def _put_head(self) -> None:
         if self._head and not self.disconnected:
-            self.transport.write(self._head)
+            self._outlet.write(self._head)
         self._head = b""
 
-    def _is_plain_part(self, message: Any) -> bool:
-        """What is no such part is left to the cycle, which knows what else there is, and what is wrong with it."""
-        plain = self.response_started and not self.response_complete and message["type"] == "http.response.body"
-        return plain and self.scope["method"] != "HEAD" and self.chunked_encoding is not None
-
     def _put(self, body: bytes, *, last: bool) -> None:
-        if self.chunked_encoding:
+        framed = body
+        if self.scope["method"] == "HEAD":
+            framed = b""
+        elif self._chunked:
             framed = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
             if last:
                 framed += b"0\r\n\r\n"
         else:
-            framed = body
-            self.expected_content_length -= len(body)
-            if self.expected_content_length < 0 or (last and self.expected_content_length):
+            self._left -= len(body)
+            if self._left < 0 or (last and self._left):
                 raise RuntimeError("the answer is longer or shorter than its Content-Length says")
         if self._head:
             framed, self._head = self._head + framed, b""
             if self._head_leaves is not None:
                 self._head_leaves.cancel()
         if framed:
-            self.transport.write(framed)
+            self._outlet.write(framed)
         if last:
             self._complete()
 
     def _complete(self) -> None:
         self.response_complete = True
-        self.message_event.set()
+        self.wake()
         if not self.keep_alive:
-            self.transport.close()
-        self.on_response()
+            self._outlet.close()
+        self._on_response()
 
 
 def exchange_behind(receive: Receive) -> Exchange | None:
     """The exchange whose `receive` this is; None where somebody reads in between, or another server serves."""
     owner = getattr(receive, "__self__", None)
-    return owner if isinstance(owner, Exchange) else None
+    return owner if type(owner) is Exchange else None
 
 
 class LastBody:

@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
 from typing import Any
 
 from starlette.types import Send
 
+from providers.records import dataclass
+
 from ..context import RequestContext
 from ..upstreams.fallback import FallbackPlan
-from ..upstreams.transport import Broken, Reply
+from ..upstreams.transport import Body, Broken, Reply
 from ..values.dialect import AnswerWriter
 from ..values.estimates import tokens_asked, tokens_of, tokens_streamed
 from ..values.events import Failed
 from ..watching.steps import Operation, Tokens, tokens_in
 from .delivery import EventStream, raw_headers, send_body, send_failure
+from .exchange import LastPiece
 from .forwarded_json import has_openai_shape, parsed
 
 _USAGE = re.compile(rb'"usage"\s*:\s*(?=\{)')
@@ -35,35 +38,32 @@ _OPERATIONS: dict[str, Operation] = {
 _UNBUFFERED = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
-@dataclass(frozen=True, slots=True)
 class ForwardedRequest:
     """What goes to the plan's current upstream, and the headers of ours that go down with its answer. `writer` makes
     one body of events, where the answer may be told as events."""
 
-    method: str
-    path: str
-    body: bytes
-    headers: Mapping[str, str]
-    down: Mapping[str, str]
-    writer: Callable[[], AnswerWriter] | None = None
+    __slots__ = ("body", "completes", "down", "headers", "is_message", "method", "operation", "path", "writer")
 
-    @property
-    def completes(self) -> bool:
-        """Of completions it is known what their answers look like."""
-        return self.method == "POST" and self._plain_path.endswith("/completions")
-
-    @property
-    def is_message(self) -> bool:
-        """And of messages."""
-        return self.method == "POST" and self._plain_path == "/messages"
-
-    @property
-    def operation(self) -> Operation:
-        return _OPERATIONS.get(self._plain_path, "")
-
-    @property
-    def _plain_path(self) -> str:
-        return self.path.partition("?")[0]
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        down: Mapping[str, str],
+        writer: Callable[[], AnswerWriter] | None = None,
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.body = body
+        self.headers = headers
+        self.down = down
+        self.writer = writer
+        plain = path.partition("?")[0]
+        posted = method == "POST"
+        self.completes = posted and plain.endswith("/completions")  # it is known what their answers look like
+        self.is_message = posted and plain == "/messages"  # and those of messages
+        self.operation: Operation = _OPERATIONS.get(plain, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,7 @@ class ForwardedAnswer:
         self._tail = bytearray()  # the end of what has passed so far
         self._passed = 0  # bytes, all of them
         self._longest = b""  # the longest piece of them, which holds most events
+        self._last = LastPiece()
 
     @property
     def in_stream(self) -> bool:
@@ -118,11 +119,10 @@ class ForwardedAnswer:
     async def _ask(self) -> Refusal | None:
         request = self._request
         headers = {**request.headers, **self._plan.note_question()}
-        reply_to = self._forwarding.forward(
-            request.method, request.path, headers, request.body, streamed=self._stream is not None
-        )
         self._cost_open = True
-        async with reply_to as reply:
+        with await self._forwarding.forward(
+            request.method, request.path, headers, request.body, streamed=self._stream is not None
+        ) as reply:
             try:
                 refusal = await (self._refusal(reply) if reply.status >= 400 else self._answer(reply))
             except Broken as broken:
@@ -142,24 +142,24 @@ class ForwardedAnswer:
 
     async def _pass_bytes(self, reply: Reply, first: bytes = b"") -> None:
         """Piece by piece, `first` before all others."""
+        first = first or await reply.body.read()
+        await self._start(reply)
         if first:
-            await self._pass_piece(reply, first)
-        async for data in reply.chunks:
-            await self._pass_piece(reply, data)
-        if not self._started:
-            await self._start(reply)
+            self._take_piece(first)
+            await self._last.taken()
+        while await reply.body.feed(self._take_piece):
+            await self._last.taken()
         self._usage = _usage_in(bytes(self._tail[-_TAIL:]))
         self._note_end(reply.status)
         await self._send({"type": "http.response.body", "body": b""})
 
-    async def _pass_piece(self, reply: Reply, data: bytes) -> None:
-        if not self._started:
-            await self._start(reply)
+    def _take_piece(self, data: bytes) -> bool:
         self._note_piece(data)
         self._tail += data
         if len(self._tail) > 4 * _TAIL:  # now and then, because cutting it costs more than letting it grow
             del self._tail[:-_TAIL]
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        self._last.send(self._send({"type": "http.response.body", "body": data, "more_body": True}))
+        return self._last.is_taken
 
     async def _start(self, reply: Reply) -> None:
         self._started = True
@@ -173,7 +173,7 @@ class ForwardedAnswer:
 
     async def _refusal(self, reply: Reply) -> Refusal:
         try:
-            body, whole = await gathered(reply.chunks, _LONGEST_ERROR)
+            body, whole = await gathered(reply.body, _LONGEST_ERROR)
         except Broken:
             body, whole = b"", False  # its status says enough
         assert reply.failed is not None
@@ -228,10 +228,11 @@ class ForwardedAnswer:
         self._cost_open = False
         self._plan.note_forwarded(status, self._request.operation, self._tokens())
 
-    def note_unfinished(self) -> None:
+    def end(self) -> None:
         """Whatever ended it: what it had cost until then is known, or estimated."""
         if self._cost_open:
             self._plan.note_left(self._tokens())
+        self._last.drop()
 
     def _tokens(self) -> Tokens:
         """As the server counted them; else by what was asked and what has passed."""
@@ -243,8 +244,9 @@ class ForwardedAnswer:
         return Tokens(tokens_asked(self._request.body), said, estimated=True)
 
     def _note_piece(self, data: bytes) -> None:
-        self._passed += len(data)
-        if len(data) > len(self._longest):
+        size = len(data)
+        self._passed += size
+        if size > len(self._longest):
             self._longest = data
 
     def _counted(self) -> Mapping[str, Any]:
@@ -256,15 +258,13 @@ class ForwardedAnswer:
         self._plan.note_failure(failed.status, failed.error.get("code"))
 
 
-async def gathered(chunks: AsyncIterator[bytes], longest: int, first: bytes = b"") -> tuple[bytes, bool]:
-    """A body, `first` and what follows; and whether this is all of it. No more is read than it takes to know."""
-    body = bytearray(first)
-    if len(body) <= longest:
-        async for data in chunks:
-            body += data
-            if len(body) > longest:
-                break
-    return bytes(body), len(body) <= longest
+async def gathered(body: Body, longest: int, first: bytes = b"") -> tuple[bytes, bool]:
+    """All of a body, `first` and what follows; and whether this is all of it. No more is read than it takes to know."""
+    parts, size = [first], len(first)
+    while size <= longest and (data := await body.read()):
+        parts.append(data)
+        size += len(data)
+    return first if len(parts) == 1 else b"".join(parts), size <= longest
 
 
 def _outcome(failed: Failed, unnamed: str = "") -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from starlette.types import Send
@@ -15,12 +15,13 @@ from starlette.types import Send
 from ..context import RequestContext
 from ..upstreams.chunks import ChunkReader
 from ..upstreams.fallback import FallbackPlan
-from ..upstreams.transport import Broken, Reply
+from ..upstreams.transport import Body, Broken, Reply
 from ..values.errors import failure, too_large, truncated
 from ..values.events import Event, Failed, UsageSeen
 from ..values.first_bytes import is_json, is_markup
 from ..values.sse import DONE, EventTooLong, SSEDecoder, encode
 from .delivery import EventStream, send_body
+from .exchange import SENT
 from .forwarded_answer import ForwardedAnswer, ForwardedRequest, Refusal, gathered
 from .forwarded_json import NO_JSON, as_chunk, error_in, is_utf8, parsed, replaced, usage_in
 from .forwarded_stream import ForwardedStream
@@ -34,13 +35,15 @@ class ForwardedCompletion(ForwardedAnswer, ABC):
     """Tells by its first bytes what came, whatever it is labelled."""
 
     async def _answer(self, reply: Reply) -> Refusal | None:
-        first = await _first_bytes(reply.chunks)
+        first = await reply.body.read()
+        if first.isspace():
+            first = await _behind_blanks(reply.body, first)
         if not first or first.isspace():
             return Refusal(truncated())
-        if is_markup(first):
-            return Refusal(self._forwarding.unreadable(first, self._own_key))
         if is_json(reply.media_type, first):
             return await self._take_json(reply, first)
+        if is_markup(first):
+            return Refusal(self._forwarding.unreadable(first, self._own_key))
         return await self._take_events(reply, first)
 
     @abstractmethod
@@ -64,16 +67,15 @@ class StreamedCompletion(StreamedAnswer, ForwardedCompletion):
     ) -> None:
         super().__init__(context, send, plan, request, stream)
         self._events = ForwardedStream()
-        self._headers: dict[str, str] = {}
 
     async def _take_events(self, reply: Reply, first: bytes) -> Refusal | None:
         self._headers = as_stream(reply)
         events = self._events
         try:
-            self._note_piece(first)
-            await self._pass_read(first)
-            if not events.over:
-                await self._pass_reads(reply.chunks)
+            self._take(first)
+            await self._last.taken()
+            while not events.over and await reply.body.feed(self._take):
+                await self._last.taken()
             await self._write(events.end())
         except Broken as broken:
             await self._write(events.end(broken.failed))
@@ -82,41 +84,37 @@ class StreamedCompletion(StreamedAnswer, ForwardedCompletion):
         await self._end_well(reply)
         return None
 
-    async def _pass_reads(self, chunks: AsyncIterator[bytes]) -> None:
+    def _take(self, data: bytes) -> bool:
+        """One read of the network. What may leave of it leaves at once."""
         events = self._events
-        async for data in chunks:
-            self._note_piece(data)
-            if not self._content_told:
-                await self._pass_read(data)
-            elif out := events.feed(data):  # from now on there is nothing to decide
-                await self._out.write(out)
-            if events.over:
-                return
+        self._note_piece(data)
+        out = events.feed(data)
+        if not self._content_told:
+            if events.content_began:
+                self._tell_content()
+            self._last.send(self._write(out))
+        elif out:  # from now on there is nothing to decide
+            self._last.send(self._out.write(out))
+        return self._last.is_taken and not events.over
 
-    async def _pass_read(self, data: bytes) -> None:
-        out = self._events.feed(data)
-        if self._events.content_began:
-            self._tell_content()
-        await self._write(out)
-
-    async def _write(self, out: bytes) -> None:
+    def _write(self, out: bytes) -> Awaitable[None]:
         if self._early:
             out = self._early + out
             self._early = b""
         events, stream = self._events, self._out
         if not out or (events.failed and not self._said and not events.content_began):
-            return  # a failure is all there is: it may have a status of its own
+            return SENT  # a failure is all there is: it may have a status of its own
         if not (events.begun or stream.started or len(out) > MOST_EARLY):
             self._early = out
-            return
+            return SENT
         self._said = events.begun
         if not stream.started:
             stream.headers |= self._headers
-        await stream.write(out)
+        return stream.write(out)
 
     async def _take_json(self, reply: Reply, first: bytes) -> Refusal | None:
         """One body where a stream was asked for: a stream of one chunk."""
-        body, whole = await gathered(reply.chunks, _LARGEST, first)
+        body, whole = await gathered(reply.body, _LARGEST, first)
         if not whole:
             return Refusal(too_large())
         answer = parsed(body)
@@ -141,7 +139,7 @@ class StreamedCompletion(StreamedAnswer, ForwardedCompletion):
 
 class WholeCompletion(ForwardedCompletion):
     async def _take_json(self, reply: Reply, first: bytes) -> Refusal | None:
-        body, whole = await gathered(reply.chunks, _LOOKED_AT, first)
+        body, whole = await gathered(reply.body, _LOOKED_AT, first)
         if not whole:
             await self._pass_bytes(reply, body)
             return None
@@ -160,7 +158,7 @@ class WholeCompletion(ForwardedCompletion):
         if self._request.writer is None:
             text = "The model's server sent a stream where one answer was asked for."
             return Refusal(failure(502, text, code="upstream_bad_response"))
-        events = await self._read_events(reply.chunks, first)
+        events = await self._read_events(reply.body, first)
         if isinstance(events[-1], Failed):
             return Refusal(self._dressed(events[-1]))
         self._usage = next((event.usage for event in events if isinstance(event, UsageSeen)), {})
@@ -170,10 +168,13 @@ class WholeCompletion(ForwardedCompletion):
     async def _send_whole(self, reply: Reply, body: bytes) -> None:
         self._started = True
         self._note_piece(body)
-        await send_body(self._send, reply.status, body, {**_as_json(reply), **self._request.down})
+        headers = {**reply.headers, **self._request.down}
+        if reply.media_type != "application/json":  # it is, whatever it was labelled
+            headers["content-type"] = "application/json"
+        await send_body(self._send, reply.status, body, headers)
         self._note_end(reply.status)
 
-    async def _read_events(self, chunks: AsyncIterator[bytes], first: bytes) -> list[Event]:
+    async def _read_events(self, body: Body, first: bytes) -> list[Event]:
         decoder = SSEDecoder()
         reader = ChunkReader(frozenset(self._plan.current.upstream.config.without_repairs))
         events: list[Event] = []
@@ -184,7 +185,7 @@ class WholeCompletion(ForwardedCompletion):
                 size += len(data)
                 if size > _LARGEST:
                     return [too_large()]
-                data = await anext(chunks, b"")
+                data = await body.read()
         except EventTooLong:
             return [too_large()]
         except Broken as broken:
@@ -193,17 +194,8 @@ class WholeCompletion(ForwardedCompletion):
         return events if reader.over else events + reader.flush(decoder.flush())
 
 
-async def _first_bytes(chunks: AsyncIterator[bytes]) -> bytes:
+async def _behind_blanks(body: Body, first: bytes) -> bytes:
     """Only what comes behind the blanks says what this is."""
-    first = b""
-    async for data in chunks:
+    while first.isspace() and len(first) <= MOST_EARLY and (data := await body.read()):
         first += data
-        if not first.isspace() or len(first) > MOST_EARLY:
-            break
     return first
-
-
-def _as_json(reply: Reply) -> dict[str, str]:
-    """The headers of a body that is JSON, whatever it was labelled."""
-    labelled = reply.media_type == "application/json"
-    return {**reply.headers} if labelled else {**reply.headers, "content-type": "application/json"}

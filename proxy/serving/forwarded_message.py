@@ -5,7 +5,7 @@ is refused in another shape than this API's is dressed, and a stream that ends b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from starlette.types import Send
@@ -15,6 +15,7 @@ from ..upstreams.fallback import FallbackPlan
 from ..upstreams.transport import Broken, Reply
 from ..values.errors import failure, truncated
 from .delivery import EventStream
+from .exchange import SENT
 from .forwarded_answer import ForwardedAnswer, ForwardedRequest, Refusal
 from .forwarded_json import parsed
 from .message_frames import MessageFrames
@@ -43,14 +44,12 @@ class StreamedMessage(StreamedAnswer, ForwardedMessage):
     async def _answer(self, reply: Reply) -> Refusal | None:
         if reply.media_type != "text/event-stream":
             return await self._pass_other(reply)
+        self._headers = as_stream(reply)
         frames = self._frames
         try:
-            async for data in reply.chunks:
-                self._note_piece(data)
-                await self._write(reply, frames.feed(data))
-                if frames.over:
-                    break
-            await self._write(reply, frames.end())
+            while not frames.over and await reply.body.feed(self._take):
+                await self._last.taken()
+            await self._write(frames.end())
         except Broken as broken:
             frames.failed = frames.failed or broken.failed
         if not frames.done:
@@ -67,7 +66,13 @@ class StreamedMessage(StreamedAnswer, ForwardedMessage):
         await self._pass_bytes(reply)
         return None
 
-    async def _write(self, reply: Reply, out: bytes) -> None:
+    def _take(self, data: bytes) -> bool:
+        """One read of the network. What may leave of it leaves at once."""
+        self._note_piece(data)
+        self._last.send(self._write(self._frames.feed(data)))
+        return self._last.is_taken and not self._frames.over
+
+    def _write(self, out: bytes) -> Awaitable[None]:
         frames, stream = self._frames, self._out
         if frames.content_began and not self._content_told:
             self._tell_content()
@@ -75,11 +80,11 @@ class StreamedMessage(StreamedAnswer, ForwardedMessage):
         waits = not (frames.begun or stream.started) and len(out) <= MOST_EARLY
         self._early = out if waits else b""  # a failure may be all that comes, with a status of its own
         if waits or not out:
-            return
+            return SENT
         self._said = self._said or frames.begun
         if not stream.started:
-            stream.headers |= as_stream(reply)
-        await stream.write(out)
+            stream.headers |= self._headers
+        return stream.write(out)
 
     def _counted(self) -> Mapping[str, Any]:
         return _as_chat_counts(self._frames.usage or self._usage)

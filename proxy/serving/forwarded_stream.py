@@ -48,7 +48,7 @@ class ForwardedStream:
 
     def feed(self, data: bytes) -> bytes:
         """What may leave now."""
-        if self.over:
+        if self.done or self.failed is not None:
             return b""
         if self._held:
             looked_at = len(self._held)
@@ -80,7 +80,7 @@ class ForwardedStream:
         """What is left over is the beginning of the next event."""
         pattern = self._pattern
         start = pattern.covers(data, 0)
-        if start == len(data):
+        if start == len(data):  # nearly every read there is
             return data
         out, unchanged = b"", 0  # what leaves, but for all bytes from there on
         lines_end_in_lf = b"\r" not in data
@@ -182,18 +182,21 @@ class _Pattern:
             self._in_vain += 1
             self._before = b""
             return start
-        self._in_vain = max(self._in_vain - 1, 0)
+        if self._in_vain:
+            self._in_vain -= 1
         return end + len(self._behind)
 
     def _covers_all(self, data: bytes) -> bool:
         """Is this one piece, or several with nothing but the pattern between them?"""
-        parts = data.split(self._mark)
-        last = parts.pop()
-        pieces = [part.removesuffix(self._between) for part in parts]
-        # A blank behind each piece ends what it leaves open: an escape, a character of several bytes.
-        text = b" ".join([*pieces, last]) if pieces else last
-        removed = (len(self._mark) + len(self._between) - 1) * len(pieces)
-        return len(text) == len(data) - removed and bool(self._STRING.fullmatch(text)) and is_utf8(text)
+        text = data
+        if self._mark in data:
+            parts = data.split(self._mark)
+            last, between = parts.pop(), self._between
+            # A blank behind each piece ends what it leaves open: an escape, a character of several bytes.
+            text = b" ".join([*[part.removesuffix(between) for part in parts], last])
+            if len(text) != len(data) - (len(self._mark) + len(between) - 1) * len(parts):
+                return False
+        return self._STRING.fullmatch(text) is not None and (text.isascii() or is_utf8(text))
 
     def learn(self, event: bytes) -> None:
         """Takes an event that was read as the pattern of those that follow."""

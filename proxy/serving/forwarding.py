@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from starlette.types import Send
 
+from providers.deadlines import Deadline
+
 from ..context import RequestContext
 from ..upstreams.fallback import FallbackPlan
 from ..values.errors import shutting_down, too_long
@@ -36,7 +38,7 @@ class Forwarder:
         """
         answer = _answer(context, send, plan, request, stream)
         try:
-            async with asyncio.timeout_at(context.deadline):
+            with Deadline(context.running_loop, context.deadline):
                 refusal = await answer.pass_on()
                 if refusal and await plan.recover(refusal.failed):
                     return False
@@ -49,7 +51,7 @@ class Forwarder:
                 await answer.break_off(shutting_down())
             raise
         finally:
-            answer.note_unfinished()
+            answer.end()
         return True
 
 

@@ -9,6 +9,7 @@ refused here.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from ..values.errors import busy, failure
 from ..values.events import Failed
@@ -71,34 +72,27 @@ def too_far_ahead() -> HeadRefused:
 
 
 class FramingHeaders:
-    """The headers of one request that decide where it goes and where it ends."""
+    """The headers of one request that decide where it goes and where it ends, but for the length: that is the parser's
+    affair."""
 
-    __slots__ = ("chunked", "continues", "host", "length")
+    __slots__ = ("chunked", "continues", "host")
 
-    names = frozenset({b"host", b"transfer-encoding", b"content-length", b"expect"})
+    names = frozenset({b"host", b"transfer-encoding", b"expect"})
 
     def __init__(self) -> None:
         self.host = b""
         self.chunked = False
-        self.length = b""
         self.continues = False  # the client waits for our word before it sends the body
 
     def take(self, name: bytes, value: bytes) -> None:
         if name == b"host":
             self._take_host(value)
-        elif name == b"content-length":
-            self.length = value
         elif name == b"expect":
             self.continues = value.lower() == b"100-continue"
         elif self.chunked or value.strip().lower() != b"chunked":
             raise HeadRefused(malformed("The only Transfer-Encoding that is understood here is `chunked`, once."))
         else:
             self.chunked = True
-
-    def as_head(self) -> bytes:
-        """The least of a head that has the same body."""
-        framing = b"transfer-encoding: chunked" if self.chunked else b"content-length: " + (self.length or b"0")
-        return b"POST / HTTP/1.1\r\n" + framing + b"\r\n\r\n"
 
     def _take_host(self, value: bytes) -> None:
         if self.host:
@@ -117,6 +111,14 @@ class FramingHeaders:
             raise _bad_host("Send exactly one Host header.")
         if self.chunked and version == "1.0":
             raise HeadRefused(malformed("HTTP/1.0 knows no chunked bodies."))
+
+
+def least_head(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The least of a head that has the same body as the sound one with these headers."""
+    named = dict(headers)
+    chunked = b"transfer-encoding" in named
+    framing = b"transfer-encoding: chunked" if chunked else b"content-length: " + named.get(b"content-length", b"0")
+    return b"POST / HTTP/1.1\r\n" + framing + b"\r\n\r\n"
 
 
 def path_and_query(target: bytes, host: bytes) -> tuple[bytes, bytes]:

@@ -33,7 +33,6 @@ from tools.clean import one_line
 from tools.ledger import Source
 from tools.session import ToolSession, not_run
 
-from ..callers.permission import permission_of
 from ..context import RequestContext, context_of
 from ..house import House
 from ..values.errors import RequestError, crashed
@@ -85,7 +84,7 @@ class McpServer:
         caller = context_of(asked.request.scope).caller
         if caller.policy.search.mode == "off":
             return ListToolsResult(tools=[])
-        specs = self._house.toolbox.offered(live=True, only=permission_of(caller).providers, cite=False)
+        specs = self._house.toolbox.offered(live=True, only=caller.policy.search.permission.providers, cite=False)
         reads = ToolAnnotations(read_only_hint=True, open_world_hint=True)
         return ListToolsResult(
             tools=[

@@ -7,10 +7,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from ipaddress import IPv6Address
 from typing import Generic, Protocol, TypeVar
+
+from providers.records import dataclass
 
 from ..config.settings import ServerConfig
 

@@ -5,10 +5,11 @@ for everybody. Hands out files from memory, with headers that let the page run n
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
 
 from starlette.types import Receive, Scope, Send
+
+from providers.records import dataclass
 
 from ..context import context_of
 from ..values.errors import refuse

@@ -29,6 +29,7 @@ from .reloading import Reloading, Reread, is_terminal_closed
 from .workers import READY, Order, Post, Workers
 
 LAST_WORDS = 1.0  # how long clients have for taking the error event before they are cut off
+GARBAGE = 10_000  # objects made and not gone before a collection looks at them: requests under way are some thousands
 LAME_DUCK = 1.0  # how long we serve after SIGTERM where nobody said, if anybody is connected
 
 
@@ -117,6 +118,7 @@ class _Server(uvicorn.Server):
         self._listener = Listener(sockets[0], self._connections, self._opened, is_next=is_next)
         gc.collect()
         gc.freeze()  # what was made at start lives as long as we do: no collection need look at it again
+        gc.set_threshold(GARBAGE, 10, 10)
         self._listener.open()
         self._connections.start()
         if post is not None:

@@ -5,14 +5,13 @@ Handed what a stream told of itself; ends the client's stream in the same way, a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import suppress
 
 from starlette.types import Send
 
 from ..context import RequestContext
 from ..upstreams.fallback import FallbackPlan
-from ..upstreams.transport import Broken, Reply
+from ..upstreams.transport import Body, Broken, Reply
 from ..values.events import Failed
 from ..watching.steps import FirstContent
 from .delivery import EventStream
@@ -33,6 +32,7 @@ class StreamedAnswer(ForwardedAnswer):
     ) -> None:
         super().__init__(context, send, plan, request, stream)
         self._out = stream
+        self._headers: dict[str, str] = {}  # the upstream's, that go down with it
         self._early = b""  # what came before the first event
         self._said = False  # an event has left
         self._content_told = False
@@ -45,7 +45,7 @@ class StreamedAnswer(ForwardedAnswer):
         self._note_end(reply.status)
         self._observer.succeed()
         try:
-            await _read_to_the_end(reply.chunks)
+            await _read_to_the_end(reply.body)
         finally:
             await self._out.close()
 
@@ -61,11 +61,13 @@ class StreamedAnswer(ForwardedAnswer):
         return None
 
 
-async def _read_to_the_end(chunks: AsyncIterator[bytes]) -> None:
+async def _read_to_the_end(body: Body) -> None:
     """Reads the last bytes of a body that has said everything: a connection left in its middle is lost."""
+    if body.is_whole:
+        return
     with suppress(TimeoutError, Broken):
         async with asyncio.timeout(_LAST_BYTES):
-            async for _ in chunks:
+            while await body.read():
                 pass
 
 

@@ -46,22 +46,17 @@ class AnswerTelling:
     def __init__(self, context: RequestContext, *, streamed: bool) -> None:
         self._context = context
         self._observer = context.observer
-        self._content_awaited = streamed
+        self._tellers = _TELLERS_OF_STREAM if streamed else _TELLERS
         self._running: dict[str, RunningTool] = {}
 
     def see(self, batch: Sequence[Event]) -> None:
         for event in batch:
-            if type(event) is not TextDelta or self._content_awaited:  # almost all events are text, and cost this look
-                self._look_at(event)
-
-    def _look_at(self, event: Event) -> None:
-        if teller := _TELLERS.get(type(event)):
-            teller(self, event)
+            if type(event) in self._tellers:
+                self._tellers[type(event)](self, event)
 
     def _content(self, event: Event) -> None:
-        if self._content_awaited:
-            self._content_awaited = False
-            self._observer.tell(FirstContent())
+        self._tellers = _TELLERS
+        self._observer.tell(FirstContent())
 
     def _tool_started(self, event: ToolStarted) -> None:
         self._running[event.id] = RunningTool(self._context, event.tool, event.arguments)
@@ -84,15 +79,13 @@ class AnswerTelling:
 
 
 _TELLERS: dict[type, Callable[[AnswerTelling, Any], None]] = {
-    TextDelta: AnswerTelling._content,
-    ReasoningDelta: AnswerTelling._content,
-    ToolCallDelta: AnswerTelling._content,
     ToolStarted: AnswerTelling._tool_started,
     ToolFinished: AnswerTelling._tool_finished,
     Citation: AnswerTelling._cited,
     SearchedFirst: AnswerTelling._searched_first,
     Failed: AnswerTelling._failed,
 }
+_TELLERS_OF_STREAM = _TELLERS | dict.fromkeys((TextDelta, ReasoningDelta, ToolCallDelta), AnswerTelling._content)
 
 
 def contents_of(tool: str, arguments: Mapping[str, Any], secrets: Collection[str]) -> list[dict[str, str]]:

@@ -21,7 +21,6 @@ from tools.render import open_json, search_json
 from tools.session import ToolSession
 from tools.web_search import SearchArguments
 
-from ..callers.permission import permission_of
 from ..context import RequestContext, context_of
 from ..house import House
 from ..values.errors import RequestError, refuse, too_long
@@ -96,7 +95,7 @@ def check_permission(chain: SearchChain | ReadChain | None, context: RequestCont
     if chain is None:
         raise refuse(404, f"No provider that can {work} is configured.", code="no_provider")
     caller = context.caller
-    if caller.policy.search.mode == "off" or not chain.serves(permission_of(caller).providers):
+    if caller.policy.search.mode == "off" or not chain.serves(caller.policy.search.permission.providers):
         text = f"This key may not {work}: see `search` of its entry in `server.keys`."
         raise refuse(403, text, kind="permission_error", code="not_permitted")
 
@@ -146,7 +145,7 @@ def session_for(
         secrets=context.caller.secrets,
         caller=context.caller.owner,
         most_searches=context.searches_left,
-        permission=permission_of(context.caller),
+        permission=context.caller.policy.search.permission,
         observe=context.observer.tell,
     )
     return house.toolbox.session(options)

@@ -11,7 +11,7 @@ from contextlib import aclosing
 
 from ..context import RequestContext
 from ..values.dialect import Decoded
-from ..values.events import Event, Failed, Finished, StepTold
+from ..values.events import Event, EventBatches, Failed, Finished, StepTold
 from ..values.request import TRACE_HEADER
 from ..watching.observer import Listener, Observer
 from ..watching.step_fields import all_fields, fields_of
@@ -23,7 +23,7 @@ def is_wanted(context: RequestContext, decoded: Decoded) -> bool:
     return decoded.shows_steps and context.headers.get(TRACE_HEADER, "").strip().lower() == "on"
 
 
-async def traced(events: AsyncGenerator[list[Event], None], observer: Observer) -> AsyncGenerator[list[Event], None]:
+async def traced(events: EventBatches, observer: Observer) -> AsyncGenerator[list[Event], None]:
     """Another task drives the answer, all of it, because what it opens it must also close."""
     news = _News(observer)
     work = asyncio.create_task(_drive(events, news))
@@ -36,7 +36,7 @@ async def traced(events: AsyncGenerator[list[Event], None], observer: Observer) 
         await asyncio.gather(work, return_exceptions=True)  # who waits for it has left, or was told
 
 
-async def _drive(events: AsyncGenerator[list[Event], None], news: _News) -> None:
+async def _drive(events: EventBatches, news: _News) -> None:
     try:
         async with aclosing(events):
             async for batch in events:

@@ -3,7 +3,9 @@ piece of work before it is done: the start of a request, the next piece of a str
 one goes on at once. When it does not, the rest waits here, one line for each caller, where the wait can be seen: the
 loop's own list is blind, and first come is first served.
 
-A turn is one round of the loop: what is ready is run, then the sockets are looked at.
+A turn is one round of the loop: what is ready is run, then the sockets are looked at. To hear of the end of every one
+would cost a look at the sockets more for each, so a timer is asked instead: it rings between two turns, and one that
+should have rung by now says that this turn has lasted since.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Callable
 from .overload import Overload
 from .waiting_lines import WaitingLines
 
-_FREE = 0.01  # seconds of a turn in which everyone goes on at once
+_FREE = 0.01  # seconds: the longest turn in which everyone goes on at once, and half of it the shortest that is cut
 _SHORT, _LONG = 0.001, 0.003  # seconds: turns are kept between these while somebody waits
 _LOOK_EVERY = 0.01
 _MOST = 64  # pieces of work that are let go in one turn
@@ -34,8 +36,10 @@ class Turns:
         self._clock = clock
         self._lines: WaitingLines[asyncio.Future[bool]] = WaitingLines(patience)
         self._overload = Overload(patience)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._began = 0.0  # this turn
+        self.note_start = self._overload.served  # a request is let in
+        self._timer: asyncio.TimerHandle | None = None  # while nobody waits
+        self._due = 0.0  # when it should ring
+        self._began = 0.0  # this turn, while somebody waits
         self._lost = 0.0  # seconds in which the loop stood still, whoever was to blame: no line has grown by them
         self._in_turn = False
         self._allowance = 4  # pieces that the next turn may begin with
@@ -44,22 +48,25 @@ class Turns:
 
     @property
     def waiting(self) -> int:
-        return len(self._lines)
+        return self._lines.size
 
     def open(self) -> bool:
         """Is there time left in this turn, and does nobody wait? Then go on at once."""
+        if self._lines.size:
+            return False
         now = self._clock()
-        if not self._in_turn:
-            self._begin(now)
-        return now - self._began < _FREE and not self._lines
+        if self._timer is not None:
+            return now < self._due + _FREE / 2
+        self._due = now + _FREE / 2
+        self._timer = asyncio.get_running_loop().call_later(_FREE / 2, self._ring)
+        return True
+
+    def _ring(self) -> None:
+        self._timer = None
 
     async def start(self, line: str) -> bool:
         """Waits for the turn of a request; whether it has come in time."""
         return await self._wait(line, begun=False)
-
-    def note_start(self) -> None:
-        """A request is let in."""
-        self._overload.served()
 
     def time_away(self) -> float:
         """How many seconds a request should stay away whose turn did not come in time."""
@@ -70,10 +77,10 @@ class Turns:
         await self._wait(line, begun=True)
 
     async def _wait(self, line: str, *, begun: bool) -> bool:
-        now = self._clock()
+        loop, now = asyncio.get_running_loop(), self._clock()
         if not self._in_turn:
-            self._begin(now)
-        ticket: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            self._begin(loop, now if self._timer is None else min(self._due, now))
+        ticket: asyncio.Future[bool] = loop.create_future()
         self._lines.join(line, ticket, now - self._lost, begun=begun)
         try:
             return await ticket
@@ -81,21 +88,19 @@ class Turns:
             self._lines.leave(line, ticket)
             raise
 
-    def _begin(self, now: float) -> None:
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
+    def _begin(self, loop: asyncio.AbstractEventLoop, now: float) -> None:
         self._began = now
         self._in_turn = True
-        self._loop.call_soon(self._end)
+        loop.call_soon(self._end, loop)
 
-    def _end(self) -> None:
+    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
         """A turn is over: lets those go on whose turn comes next, as many as keep it short."""
         self._in_turn = False
-        if not self._lines:
+        if not self._lines.size:
             return
         now = self._clock()
         took = now - self._began
-        self._begin(now)
+        self._begin(loop, now)
         self._adapt(took)
         if took > self._lines.patience / 2:
             self._lost += took
@@ -104,7 +109,7 @@ class Turns:
     def _move_on(self, now: float) -> None:
         if now >= self._look_at:
             self._look_at = now + _LOOK_EVERY
-            self._lines.overloaded = self._overload.look(now, len(self._lines), self._lines.longest_wait(now))
+            self._lines.overloaded = self._overload.look(now, self._lines.size, self._lines.longest_wait(now))
         let_go = 0
         while let_go < self._allowance and (ticket := self._lines.pop(now)):
             _tell(ticket, True)

@@ -46,13 +46,7 @@ class WaitingLines(Generic[T]):
         self.patience = patience
         self.overloaded = False
         self._lines: OrderedDict[str, _Line[T]] = OrderedDict()  # the first one's turn is next
-        self._size = 0
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __bool__(self) -> bool:
-        return self._size > 0
+        self.size = 0  # how many wait, in all lines
 
     def join(self, name: str, item: T, now: float, *, begun: bool = False) -> None:
         """At the end of its line; `begun`: before all that are new there, and for as long as it takes."""
@@ -63,7 +57,7 @@ class WaitingLines(Generic[T]):
             line.begun[item] = None
         else:
             line.new[item] = now
-        self._size += 1
+        self.size += 1
 
     def leave(self, name: str, item: T) -> None:
         """Out of its line, if it is still there."""
@@ -73,7 +67,7 @@ class WaitingLines(Generic[T]):
         for part in (line.begun, line.new):
             if item in part:
                 del part[item]
-                self._size -= 1
+                self.size -= 1
         if not line:
             del self._lines[name]
 
@@ -95,7 +89,7 @@ class WaitingLines(Generic[T]):
                 emptied.append(name)
         for name in emptied:
             del self._lines[name]
-        self._size -= len(found)
+        self.size -= len(found)
         return found
 
     def longest_wait(self, now: float) -> float:
@@ -117,7 +111,7 @@ class WaitingLines(Generic[T]):
     def _take(self, name: str, line: _Line[T]) -> T:
         newest_first = self._is_to_blame(line)
         item = line.begun.popitem(last=False)[0] if line.begun else line.new.popitem(last=newest_first)[0]
-        self._size -= 1
+        self.size -= 1
         if line:
             self._lines.move_to_end(name)
         else:

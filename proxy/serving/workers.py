@@ -17,9 +17,11 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import NamedTuple, NoReturn
+
+from providers.records import dataclass
 
 from ..config.settings import Config, ConfigError
 from .reloading import Reread, is_terminal_closed, taken

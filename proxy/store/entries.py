@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Collection, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from providers.records import dataclass
 
 ENTRY_OVERHEAD = 600  # about what Python needs around one entry, bytes
 MEMBER_OVERHEAD = 150  # and around one member of a set

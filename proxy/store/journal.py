@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from providers.records import dataclass
 
 MOST_BYTES = 16 << 20  # of one journal
 AT_ONCE = 256 << 10  # bytes that are handed on together, to whoever follows

@@ -8,8 +8,10 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
+
+from providers.records import dataclass
 
 from .journal import MOST_BYTES, PIECE_OVERHEAD, Journal, frames_after, next_pieces
 

@@ -5,10 +5,12 @@ its bytes as they come, all of them at once, or what an error says.
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 
+from providers.web.wire import Answer, WireError
+
 from ..values.sse import EventTooLong
-from .wire import Answer, WireError
 
 HTTP_ERRORS = (WireError, TimeoutError, OSError)
 MOST_ANSWER = 64 << 20  # bytes, where nobody says otherwise
@@ -24,20 +26,16 @@ class AnswerBody:
         self._left = most
         self._idle = idle
 
-    async def read(self) -> bytes:
-        """What has come by now; nothing at the end."""
-        return self.counted(await self._answer.read(self._idle))
-
     async def first(self, patience: float | None) -> bytes:
         """The first that is not blank: only that says what this is. The first byte may take as long as `patience`."""
         data = self.counted(await self._answer.read(patience))
         while data.isspace():
-            data = await self.read()
+            data = self.counted(await self._answer.read(self._idle))
         return data
 
     async def whole(self, first: bytes = b"") -> bytes:
         parts = [first]
-        while data := await self.read():
+        while data := self.counted(await self._answer.read(self._idle)):
             parts.append(data)
         return b"".join(parts)
 
@@ -53,10 +51,10 @@ class AnswerBody:
 
     async def finish(self) -> None:
         """Reads the last bytes of a body that has said everything: a connection left in its middle is lost."""
-        with suppress(TimeoutError, EventTooLong):
-            async with asyncio.timeout(_LAST_BYTES):
-                while self.counted(await self._answer.read(None)):
-                    pass
+        until = time.monotonic() + _LAST_BYTES
+        with suppress(*HTTP_ERRORS, EventTooLong):
+            while self.counted(await self._answer.read(_LAST_BYTES)) and time.monotonic() < until:
+                pass
 
     def counted(self, data: bytes) -> bytes:
         self._left -= len(data)

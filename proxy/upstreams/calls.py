@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import orjson
 
+from providers.records import dataclass
 from tools.base import BadArguments, decode_arguments
 
 from ..values.events import Event, ToolCallDelta
@@ -51,6 +52,9 @@ class ArgumentReader:
                 if text:
                     self._held.append(text)
                 return ""
+            if text[-1] == "}" and _is_object(text):  # all of it came at once
+                self.over = True
+                return text
         at, self._skip = self._skip, 0
         while found := (_IN_STRING if self._in_string else _STRUCTURE).search(text, at):
             mark, at = found[0], found.end()
@@ -72,6 +76,13 @@ class ArgumentReader:
             return orjson.dumps(decode_arguments(held)).decode() if held else ""
         except (BadArguments, orjson.JSONEncodeError):
             return held  # the client reads what the model wrote, and says itself what is wrong with it
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return type(orjson.loads(text)) is dict
+    except orjson.JSONDecodeError:
+        return False
 
 
 @dataclass(slots=True)
@@ -116,7 +127,9 @@ class Calls:
         arguments = call_arguments(function.get("arguments"))
         call = self._call_of(entry, name, arguments)
         shown = self._read(call, arguments)
-        extra = {k: v for k, v in entry.items() if k not in _CALL_KEYS and v is not None and is_plain(v)}
+        extra: dict[str, Any] = {}
+        if not entry.keys() <= _CALL_KEYS:
+            extra = {k: v for k, v in entry.items() if k not in _CALL_KEYS and v is not None and is_plain(v)}
         if call.name:
             return [ToolCallDelta(call.number, arguments=shown, extra=extra or None)] if shown or extra else []
         call.early.append(shown)

@@ -32,9 +32,12 @@ class ChunkStream:
         out: list[Event] = []
         at = 0
         while at < len(data) and not reader.over:
-            if alike.known and not decoder.holds:
+            if alike.before and not decoder.holds:
                 pieces, at = alike.take(data, at)
-                out += _runs(pieces)
+                if len(pieces) == 1:
+                    out.append(TextDelta(pieces[0]))
+                elif pieces:
+                    out += _runs(pieces)
                 if at == len(data):
                     break
             end = data.find(b"\n\n", at) + 2
@@ -52,8 +55,6 @@ class ChunkStream:
 
 
 def _runs(pieces: list[str]) -> list[Event]:
-    if len(pieces) == 1:
-        return [TextDelta(pieces[0])]
     cut = [tuple(pieces[at : at + _MOST_TOGETHER]) for at in range(0, len(pieces), _MOST_TOGETHER)]
     return [TextDelta("".join(run), run) for run in cut]
 
@@ -65,13 +66,10 @@ class AlikeChunks:
     _KEYS = (b'"content":"', b'"content": "')
 
     def __init__(self) -> None:
-        self._before = self._behind = b""
+        self.before = b""  # nothing: none was read yet that is like many
+        self._behind = b""
         self._between = b""  # from the end of a piece to the beginning of the next
         self._in_vain = 0
-
-    @property
-    def known(self) -> bool:
-        return bool(self._before)
 
     def learn(self, payload: bytes, read: Event) -> None:
         """A chunk in which nothing but its text was to be read."""
@@ -82,16 +80,16 @@ class AlikeChunks:
             end = payload.find(b'"', begin)
             if begin < len(key) or payload.count(key) != 1 or payload[begin:end] != _inside(read):
                 continue
-            self._before, self._behind = b"data: " + payload[:begin], payload[end:] + b"\n\n"
-            self._between = self._behind + self._before
+            self.before, self._behind = b"data: " + payload[:begin], payload[end:] + b"\n\n"
+            self._between = self._behind + self.before
             self._in_vain += 1  # until it has been of use
             return
 
     def take(self, data: bytes, start: int) -> tuple[list[str], int]:
         """The pieces of the chunks that begin here and are cut from it, and where they end."""
-        if not data.startswith(self._before, start):
+        if not data.startswith(self.before, start):
             return [], start
-        begin, end = start + len(self._before), data.rfind(self._behind)
+        begin, end = start + len(self.before), data.rfind(self._behind)
         if end < begin:
             return [], start
         inside = data[begin:end]
@@ -104,7 +102,7 @@ class AlikeChunks:
                 return [], start
             end = begin + sum(map(len, cut)) + (len(cut) - 1) * len(self._between)
         self._in_vain = 0
-        return [piece for piece in pieces if piece], end + len(self._behind)
+        return pieces if all(pieces) else [piece for piece in pieces if piece], end + len(self._behind)
 
     def _those_alike(self, inside: bytes) -> list[bytes]:
         parts = inside.split(self._between)

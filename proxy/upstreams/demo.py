@@ -7,11 +7,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from providers.records import dataclass
 from providers.text.words import terms
 from tools.base import OPEN_PAGE, WEB_SEARCH
 

@@ -9,7 +9,8 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from ..callers.caller import Caller
 from ..values.errors import RequestError, refuse
@@ -19,7 +20,16 @@ from .fallback import Candidate, FallbackPlan
 from .retry import RetryBudget
 
 _LONGEST_NAME = 1000
+_MOST_ROUTES = 500  # of models that are remembered: clients choose their names
 _WILDCARDS = frozenset("*?[")
+
+
+class _Route(NamedTuple):
+    """Who serves a model and under which name, and who stands in."""
+
+    client: UpstreamClient
+    model: str
+    fallbacks: tuple[_Route, ...] = ()
 
 
 class UpstreamDirectory:
@@ -29,6 +39,7 @@ class UpstreamDirectory:
         self._aliases = {alias: target for alias, target in aliases.items() if not _WILDCARDS & set(alias)}
         self._patterns = [(alias, target) for alias, target in aliases.items() if _WILDCARDS & set(alias)]
         self._budget = budget  # of all requests together
+        self._route = lru_cache(maxsize=_MOST_ROUTES)(self._find_route)
         self._began = int(time.time())  # how old a model is of which nobody says it
 
     def __iter__(self) -> Iterator[UpstreamClient]:
@@ -89,9 +100,11 @@ class UpstreamDirectory:
         deadline: float = math.inf,
     ) -> FallbackPlan:
         """All that may serve a model, in order. Only the upstream that a client chose may see the client's own key."""
-        client, name = self.find(model)
-        first = Candidate(client, name, {**headers, **_own_key(client, caller)})
-        candidates = [first, *self._fallbacks(client, name, headers)]
+        route = self._route(model)
+        first = Candidate(route.client, route.model, _with_own_key(headers, route.client, caller))
+        candidates = [first]
+        if route.fallbacks:
+            candidates += [Candidate(other.client, other.model, headers) for other in route.fallbacks]
         return FallbackPlan(candidates, observer, self._budget, deadline=deadline, line=caller.line)
 
     def plan_alone(
@@ -106,14 +119,15 @@ class UpstreamDirectory:
         repeatable: bool = True,
     ) -> FallbackPlan:
         """This upstream and no other. What is not `repeatable` is never asked again: it may have been done already."""
-        alone = Candidate(client, model, {**headers, **_own_key(client, caller)})
+        alone = Candidate(client, model, _with_own_key(headers, client, caller))
         budget = self._budget if repeatable else None
         return FallbackPlan([alone], observer, budget, deadline=deadline, line=caller.line)
 
-    def _fallbacks(self, client: UpstreamClient, model: str, headers: Mapping[str, str]) -> Iterator[Candidate]:
-        for target in client.config.fallback:
-            name, _, other = target.partition("/")
-            yield Candidate(self._by_name[name], other or model, headers)
+    def _find_route(self, model: str) -> _Route:
+        """`model` is the name that clients use."""
+        client, own = self.find(model)
+        targets = [target.partition("/") for target in client.config.fallback]
+        return _Route(client, own, tuple(_Route(self._by_name[name], other or own) for name, _, other in targets))
 
     @property
     def waiting(self) -> int:
@@ -155,18 +169,18 @@ class UpstreamDirectory:
             await client.aclose()
 
 
-def _own_key(client: UpstreamClient, caller: Caller) -> dict[str, str]:
-    """The header for an upstream that takes each client's own key. Without one nobody is let through: LiteLLM would
-    take the operator's from the environment, and a fallback has its own."""
+def _with_own_key(headers: Mapping[str, str], client: UpstreamClient, caller: Caller) -> Mapping[str, str]:
+    """The headers for an upstream, with the client's own key where it takes that. Without one nobody is let through:
+    LiteLLM would take the operator's from the environment, and a fallback has its own."""
     if not client.config.passes_key:
-        return {}
+        return headers
     if not caller.upstream_key:
         text = (
             f"Upstream '{client.name}' takes your own key: send that as `Authorization: Bearer …`, and the key "
             "for this server, if it wants one, as `X-Groundwire-Key`."
         )
         raise refuse(401, text, kind="authentication_error", code="upstream_key_missing")
-    return {"authorization": caller.upstream_key}
+    return {**headers, "authorization": caller.upstream_key}
 
 
 def _spelled_out(client: UpstreamClient) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from providers.text.patterns import pattern
 from providers.web.egress import Failing, happening
 
 from ..values.errors import failure
@@ -25,17 +26,17 @@ _PROXY: dict[Failing, str] = {
 }
 PROXY_CODES = {code: kind for kind, code in _PROXY.items()}
 
-_OVERFLOW = re.compile(
+_OVERFLOW = pattern(
     r"context[ _-]?(?:length|size|window|limit)|(?:exceed|larger than|longer than|too (?:long|large|many)).{0,60}"
     r"(?:context|token|prompt|input)|(?:prompt|input|request|message)s?\b.{0,40}(?:too (?:long|large)|exceed)"
     r"|(?:prompt|input) length|token limit|reduce the length|inputs?`? tokens|context shift",
     re.IGNORECASE | re.DOTALL,
 )
 # The answer that was asked for is too long, not what was handed over.
-_ANSWER_TOO_LONG = re.compile(
+_ANSWER_TOO_LONG = pattern(
     r"max_(?:\w+_)?tokens\W{0,3}(?:is |are )?(?:too large|too high|exceeds? the model)", re.IGNORECASE
 )
-_COUNTED = re.compile(
+_COUNTED = pattern(
     r"(?:request|token count) \((\d{1,9})|(\d{1,9}) in the messages|(?:resulted in|too long:) (\d{1,9}) tokens",
     re.IGNORECASE,
 )

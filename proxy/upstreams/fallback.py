@@ -11,13 +11,24 @@ import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
-from ..config.upstreams import UpstreamConfig
 from ..values.errors import NO_RETRY
 from ..values.estimates import tokens_asked, tokens_of
-from ..values.events import Begun, Event, Failed, Finished, Replan, TextDelta, ToolMode, UsageSeen
+from ..values.events import (
+    Begun,
+    Event,
+    EventBatches,
+    Failed,
+    Finished,
+    Replan,
+    TakeBatch,
+    TextDelta,
+    ToolMode,
+    UsageSeen,
+    feed_of,
+)
 from ..watching.observer import Observer
 from ..watching.steps import (
     Forwarded,
@@ -37,18 +48,20 @@ from .upstream_limit import FULL
 
 log = logging.getLogger("groundwire")
 
+_ALWAYS_FREE = nullcontext[Failed | None](None)
 
-@dataclass(frozen=True, slots=True)
+
 class Candidate:
-    """An upstream, the model's name there, and the headers that may go there: no other one sees a client's own key."""
+    """An upstream, the model's name there, the headers that may go there (no other one sees a client's own key), and
+    what the operator says of the model."""
 
-    upstream: UpstreamClient
-    model: str
-    headers: Mapping[str, str]
+    __slots__ = ("headers", "model", "settings", "upstream")
 
-    @property
-    def settings(self) -> UpstreamConfig:
-        return self.upstream.config.of(self.model)
+    def __init__(self, upstream: UpstreamClient, model: str, headers: Mapping[str, str]) -> None:
+        self.upstream = upstream
+        self.model = model
+        self.headers = headers
+        self.settings = upstream.settings(model)
 
 
 class FallbackPlan:
@@ -65,45 +78,34 @@ class FallbackPlan:
         deadline: float = math.inf,
         line: str = "",
     ) -> None:
-        self._candidates = list(candidates)
+        self.current = candidates[0]
+        self._others = list(candidates[1:])
         self._observer = observer
         self._deadline = deadline
         self._line = line
         self._answered = False  # has a model worked for it already?
-        self._budget = budget
-        self._retries = Retries(budget) if budget else None  # None: what is asked here must not be asked twice
-        self._settled = len(self._candidates) == 1
+        self._budget = budget  # None: what is asked here must not be asked twice
+        self._retries: Retries | None = None  # made when it fails first
+        self.settled = not self._others  # may nobody else take over any more?
         self._asked = 0.0  # when the current upstream was asked last
         self._question: Mapping[str, Any] = {}  # and what
         self.advice: Mapping[str, str] = {}  # headers for a client that gets the last failure, and may ask again
 
-    @property
-    def current(self) -> Candidate:
-        return self._candidates[0]
-
-    @property
-    def settled(self) -> bool:
-        """May nobody else take over any more?"""
-        return self._settled
-
-    def settle(self) -> None:
-        """The current upstream has spoken: the request stays there."""
-        self._settled = True
-
     def keep(self, wanted: Callable[[Candidate], bool]) -> None:
         """Those alone may take over that are wanted."""
-        self._candidates[1:] = filter(wanted, self._candidates[1:])
-        self._settled = len(self._candidates) == 1
+        self._others = [other for other in self._others if wanted(other)]
+        self.settled = not self._others
 
-    async def look_up(self) -> ToolMode:
+    def look_up(self) -> Awaitable[ToolMode]:
         """How the current model takes tools."""
-        return await self.current.upstream.look_up(self.current.model)
+        return self.current.upstream.look_up(self.current.model)
 
     def note_question(self) -> Mapping[str, str]:
         """The current upstream is asked now, with its headers and these."""
         if self._budget and not self._asked:
             self._budget.note_request()
-        self._observer.tell(ModelAsked(self.current.upstream.name, self.current.model))
+        current = self.current
+        self._observer.tell(ModelAsked(current.upstream.name, current.model))
         self._asked = time.perf_counter()
         return self._observer.onward
 
@@ -115,11 +117,16 @@ class FallbackPlan:
             self.note_failure(last.status, last.error.get("code"))
         elif isinstance(last, Finished):
             self._answered = True
-            usage = next((event.usage for event in batch if isinstance(event, UsageSeen)), {})
+            usage: Mapping[str, Any] = {}
+            for event in batch:
+                if type(event) is UsageSeen:
+                    usage = event.usage
+                elif type(event) is TextDelta:
+                    said += len(event.text)
             tokens = tokens_in(usage)
             self._note_count(tokens.input)
             if tokens.none:
-                tokens = self._estimate(said + sum(len(event.text) for event in batch if isinstance(event, TextDelta)))
+                tokens = self._estimate(said)
             self._observer.tell(ModelAnswered(self.current.upstream.name, self._seconds, tokens))
 
     def _note_count(self, tokens: int) -> None:
@@ -149,11 +156,12 @@ class FallbackPlan:
     async def recover(self, failed: Failed) -> bool:
         """The current upstream has failed and said nothing: whether it is to be asked again now. Another upstream may
         stand in its place, or the wait is over; if not, `advice` goes out with the failure."""
-        if not self._settled and _is_servers_trouble(failed.status):
+        if not self.settled and _is_servers_trouble(failed.status):
             self._fall_back(failed)
             return True
-        if self._retries is None or failed.error.get("code") == FULL:
+        if self._budget is None or failed.error.get("code") == FULL:
             return False
+        self._retries = self._retries or Retries(self._budget)
         left = self._deadline - asyncio.get_running_loop().time()
         verdict = self._retries.judge(failed, self.current.upstream.config, left)
         name = self.current.upstream.name
@@ -169,8 +177,9 @@ class FallbackPlan:
 
     def _fall_back(self, failed: Failed) -> None:
         self.note_failure(failed.status, failed.error.get("code"))
-        gone = self._candidates.pop(0).upstream
-        self._settled = len(self._candidates) == 1
+        gone = self.current.upstream
+        self.current = self._others.pop(0)
+        self.settled = not self._others
         why = "is full" if failed.error.get("code") == FULL else f"failed (HTTP {failed.status})"
         log.warning("upstream %s %s: trying %s", gone.name, why, self.current.upstream.name)
 
@@ -178,7 +187,7 @@ class FallbackPlan:
         """Asks the model once, as `UpstreamClient.stream`; more often where it fails before it has spoken."""
         return Attempts(self, body, known_tools)
 
-    def ask(self, body: dict[str, Any], known_tools: Sequence[Any] | None) -> AsyncGenerator[list[Event], None]:
+    def ask(self, body: dict[str, Any], known_tools: Sequence[Any] | None) -> EventBatches:
         """One attempt at the current upstream."""
         return self._ask_in_place(body, known_tools) if self.current.upstream.limit else self._ask(body, known_tools)
 
@@ -198,16 +207,16 @@ class FallbackPlan:
         where a model has worked for this request already, it is worth any wait."""
         limit = self.current.upstream.limit
         if limit is None:
-            return nullcontext()
-        return limit.place(self._line, self._observer, waits=self._settled, patient=self._answered)
+            return _ALWAYS_FREE
+        return limit.place(self._line, self._observer, waits=self.settled, patient=self._answered)
 
-    def _ask(self, body: dict[str, Any], known_tools: Sequence[Any] | None) -> AsyncGenerator[list[Event], None]:
+    def _ask(self, body: dict[str, Any], known_tools: Sequence[Any] | None) -> EventBatches:
         candidate = self.current
         self._question = body
         headers = {**candidate.headers, **self.note_question()}
         return candidate.upstream.stream({**body, "model": candidate.model}, headers, known_tools)
 
-    def ask_aside(self, body: dict[str, Any]) -> AsyncGenerator[list[Event], None]:
+    def ask_aside(self, body: dict[str, Any]) -> EventBatches:
         """Asks the current model something of our own. What it says is not for the client, and settles nothing; whoever
         asks can do without, so it is asked once."""
         return self.ask(body, None)
@@ -217,7 +226,7 @@ class Attempts:
     """The batches of one question, over as many attempts as it takes. Until the model has spoken each is looked at;
     from then on nothing stands between its client and the loop, because every piece of an answer passes here."""
 
-    __slots__ = ("_batches", "_body", "_early", "_known_tools", "_next", "_plan")
+    __slots__ = ("_batches", "_body", "_early", "_known_tools", "_next", "_passes", "_plan")
 
     def __init__(self, plan: FallbackPlan, body: dict[str, Any], known_tools: Sequence[Any] | None) -> None:
         self._plan = plan
@@ -226,6 +235,7 @@ class Attempts:
         self._early: list[Event] = []  # what came before the first content and is held
         self._batches = plan.ask(body, known_tools)
         self._next: Callable[[], Awaitable[list[Event]]] = self._look
+        self._passes = False  # does nothing have to be looked at any more?
 
     def __aiter__(self) -> Self:
         return self
@@ -233,36 +243,42 @@ class Attempts:
     def __anext__(self) -> Awaitable[list[Event]]:
         return self._next()
 
-    async def aclose(self) -> None:
-        await self._batches.aclose()
+    async def feed(self, take: TakeBatch) -> None:
+        if self._passes and (feed := feed_of(self._batches)):
+            await feed(take)
+
+    def aclose(self) -> Awaitable[None]:
+        return self._batches.aclose()
 
     async def _look(self) -> list[Event]:
         """The next batch that may be handed on."""
+        plan = self._plan
         while True:
-            batch = await anext(self._batches, None)
-            if batch is None:
+            try:
+                self._early += await self._batches.__anext__()
+            except StopAsyncIteration:
                 return self._hand_on()
-            self._early += batch
-            if isinstance(self._early[-1], Begun):
-                if not self._plan.settled:  # it may be another one's answer yet
+            last = self._early[-1]
+            if isinstance(last, Begun):
+                if not plan.settled:  # it may be another one's answer yet
                     continue
                 early, self._early = self._early, []
                 return early
-            failed = _silent_failure(self._early)
-            if failed is None:
-                if not isinstance(self._early[-1], Failed | Replan):
-                    self._plan.settle()
+            if not isinstance(last, Failed):
+                plan.settled = plan.settled or not isinstance(last, Replan)
                 return self._hand_on()
-            asked = self._plan.current
+            if not all(isinstance(event, Begun) for event in self._early[:-1]):
+                return self._hand_on()
+            asked = plan.current
             await self._batches.aclose()  # a wait must not hold a place at the upstream
-            if not await self._plan.recover(failed):
-                self._early[-1] = replace(failed, headers={**failed.headers, **self._plan.advice})
+            if not await plan.recover(last):
+                self._early[-1] = replace(last, headers={**last.headers, **plan.advice})
                 return self._hand_on()
             self._early = []
-            if self._plan.current is not asked and await self._wants_search_first():
-                self._early = [Replan("none", failed)]
+            if plan.current is not asked and await self._wants_search_first():
+                self._early = [Replan("none", last)]
                 return self._hand_on()
-            self._batches = self._plan.ask(self._body, self._known_tools)
+            self._batches = plan.ask(self._body, self._known_tools)
 
     async def _wants_search_first(self) -> bool:
         """Must be searched for who takes over, before it is asked?"""
@@ -270,16 +286,10 @@ class Attempts:
 
     def _hand_on(self) -> list[Event]:
         """What was held; what comes behind it passes."""
-        self._next = self._batches.__anext__
+        self._next, self._passes = self._batches.__anext__, True
         if not self._early:
             raise StopAsyncIteration
         return self._early
-
-
-def _silent_failure(events: Sequence[Event]) -> Failed | None:
-    """The failure that is all there is."""
-    last = events[-1]
-    return last if isinstance(last, Failed) and all(isinstance(event, Begun) for event in events[:-1]) else None
 
 
 def _is_servers_trouble(status: int) -> bool:

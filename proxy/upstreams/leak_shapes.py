@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeGuard
 
 import orjson
+
+from providers.records import dataclass
 
 from .leak_tape import NotACall, Steps, Tape, parsed
 

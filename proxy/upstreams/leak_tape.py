@@ -32,15 +32,13 @@ class NotACall(Exception):
 
 
 class Tape:
-    """Text that is still coming. Places count from the beginning of the message, whatever has been forgotten of it.
+    """Text that is still coming. Places count from where it was begun, whatever has been forgotten since.
 
     Held is what stands from `start` on; a step that needs text beyond `bound` is disproved.
     """
 
     def __init__(self) -> None:
-        self.text = "\n"
-        self.base = -1  # the place of text[0]
-        self.at = self.start = 0
+        self.begin("\n")
         self.bound = 0
         self.ended = False
         self._pieces: list[str] = []  # not yet part of `text`: none of them holds a character that is waited for
@@ -64,12 +62,11 @@ class Tape:
         self._join()
         return True
 
-    def skip(self, piece: str) -> None:
-        """Takes a piece that nobody needs to read. Nothing may be held."""
-        end = self.base + len(self.text) + len(piece)
-        self.text = (self.text + piece)[-LOOK_BACK:]
-        self.base = end - len(self.text)
-        self.at = self.start = end
+    def begin(self, before: str) -> None:
+        """Reads from here on. `before` is the end of what came before, which nobody needs to read."""
+        self.text = before
+        self.base = -len(before)  # the place of text[0]
+        self.at = self.start = 0
 
     def finish(self) -> None:
         self.ended = True

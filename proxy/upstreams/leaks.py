@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal
@@ -29,6 +30,8 @@ _WHOLE_BEGINS = "`~{[<ac"  # what a message may begin with that is a call only a
 _NOT_BLANK = re.compile(r"\S")
 _OPENER = re.compile(r"[<\[`~]")
 _LONGEST_NAME = 64  # what an API allows
+_MOST_REMEMBERED = 100_000  # characters of all names of one request
+_NAME = re.compile(rf"[\w.-]{{1,{_LONGEST_NAME}}}")
 # In an indented listing, a block quote, a cell of a table, or HTML's own code.
 _LISTED = re.compile(r"\n(?: {4}|\t|[ \t]*[>|])[^\n]*\Z|<(?:pre|code)>[^\n]*\Z")
 _NAME_BEFORE = re.compile(r"([\w.-]+)[\s>(=:\"'\]]*\Z")
@@ -38,35 +41,51 @@ class LeakReader:
     """`feed(text)` per piece, then `flush()`. `tools`: offered name → JSON schema of its parameters."""
 
     def __init__(self, tools: Mapping[str, Mapping[str, Any]]) -> None:
+        self._tools = tools
+        self._passed = "\n"  # the end of what has just passed; a message begins as a line does
         self._tape = Tape()
-        self._shapes = Shapes(self._tape, tools)
-        self._special = _special(tuple(tools)).find
+        self._shapes: Shapes | None = None  # made for the first that might be a call
+        self._special = _special_of(tuple(tools))
         self._code = Code()
         self._begun = False  # has anything but white space come?
         self._attempt: Steps[list[LeakedCall]] | None = None
         self._kind: Kind = "call"
         self._blind = 0  # openers before this place are known to open nothing
-        self._plain = False  # in prose and nothing is held: text without a special character just passes
+        self._plain = True  # in prose and nothing is held: text without a special character just passes
+        self._passes_all = not tools
         self._out: list[str | LeakedCall] = []
-        if not tools:
-            self._pass_everything()
 
     def passes(self, text: str) -> bool:
         """Is this piece plain text, with nothing before it held? Then it is read by now, and goes on as it is."""
-        if self._plain and self._special(text) == len(text):
-            self._tape.skip(text)
+        if self._passes_all:
             return True
-        return False
+        if not self._plain or not (self._begun or self._begins_plainly(text)) or not self._special.lacks(text):
+            return False
+        self._passed = (self._passed + text)[-LOOK_BACK:]
+        return True
+
+    def _begins_plainly(self, text: str) -> bool:
+        """At the beginning of a message: can it not be one that is a call as a whole?"""
+        found = _NOT_BLANK.search(text)
+        if found is None:
+            return True
+        self._begun = found[0] not in _WHOLE_BEGINS
+        return self._begun
 
     def feed(self, text: str) -> list[str | LeakedCall]:
         if self.passes(text):
             return [text] if text else []
+        if self._plain:
+            self._tape.begin(self._passed)
+            self._plain, self._blind = False, 0
         if self._tape.add(text):
             self._read()
         return self._take()
 
     def flush(self) -> list[str | LeakedCall]:
         """The model is done: decides what waited."""
+        if self._plain or self._passes_all:
+            return []
         self._tape.finish()
         self._read()
         return self._take()
@@ -75,18 +94,15 @@ class LeakReader:
         """What is held, as plain text. From now on everything is passed on untouched."""
         held = self._tape.held if self._attempt else ""
         self._attempt = None
-        self._tape = Tape()
-        self._pass_everything()
+        self._passes_all = True
         return held
-
-    def _pass_everything(self) -> None:
-        self._special = _nothing
-        self._plain = self._begun = True
 
     def _read(self) -> None:
         while self._go_on() if self._attempt else self._walk():
             pass
-        self._plain = self._begun and not self._attempt and not self._code.open
+        if not self._attempt and not self._code.open:
+            self._plain = True
+            self._passed = self._tape.text[-LOOK_BACK:]
 
     def _walk(self) -> bool:
         """Passes text on, up to where a call might begin. False: all of it."""
@@ -103,7 +119,7 @@ class LeakReader:
                     if text[i] in _WHOLE_BEGINS:
                         return self._try(i, "whole")
             else:
-                stop = self._special(text, i)
+                stop = self._special.find(text, i)
                 if stop == i:
                     if text[i] in "`~":
                         stop = self._code.scan(text, i)
@@ -121,7 +137,7 @@ class LeakReader:
         self._tape.at = self._tape.base + i
         self._tape.hold()
         self._kind = kind
-        shapes = self._shapes
+        shapes = self._shapes = self._shapes or Shapes(self._tape, self._tools)
         self._attempt = shapes.whole() if kind == "whole" else shapes.tail() if kind == "tail" else shapes.call()
         return True
 
@@ -202,41 +218,47 @@ def _calls_in_any_form(text: str, tools: Mapping[str, Mapping[str, Any]]) -> lis
 
 class _Special:
     """Finds what may begin a call or code: an opener, or an offered name that ends the text or stands before a `[`.
-    All text of all answers passes here, so names are looked for only where an opener or the end has been found."""
+    All text of all answers passes here, so names are looked for only where an opener or the end has been found. There
+    may be thousands of them: in their order, those that a word begins stand right behind it."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
-        self._names = tuple(name for name in names if 0 < len(name) <= _LONGEST_NAME)
-        self._begun = tuple({name[:size] for name in self._names for size in range(1, len(name) + 1)})
+        self._names = sorted(filter(_NAME.fullmatch, names))
+        letters = "".join(map(re.escape, sorted({name[0] for name in self._names})))
+        last_word = rf"(?<![\w.-])[{letters}][\w.-]{{0,{_LONGEST_NAME - 1}}}\Z" if letters else "(?!)"
+        self._last_word = re.compile(last_word).search
 
-    def find(self, text: str, i: int = 0) -> int:
-        """Its place, or the end of the text."""
-        found = _OPENER.search(text, i)
-        if found is None:
-            return self._begun_at(text, i) if text.endswith(self._begun, i) else len(text)
-        place = found.start()
-        if text[place] == "[" and text.endswith(self._names, i, place):
-            named = (place - len(name) for name in self._names if text.endswith(name, i, place))
-            return min((start for start in named if _is_word_begin(text, start)), default=place)
+    def lacks(self, text: str) -> bool:
+        """Is nothing of it in there?"""
+        if "<" in text or "[" in text or "`" in text or "~" in text:  # a tenth of the time that the pattern takes
+            return False
+        word = self._last_word(text, len(text) - _LONGEST_NAME)
+        return not word or not self._is_name(word[0], begun=True)
+
+    def find(self, text: str, i: int) -> int:
+        """The next place of it, or the end of the text."""
+        opener = _OPENER.search(text, i)
+        place = opener.start() if opener else len(text)
+        if opener and opener[0] != "[":
+            return place
+        word = self._last_word(text, max(i, place - _LONGEST_NAME), place)
+        if word and self._is_name(word[0], begun=not opener):
+            return word.start()
         return place
 
-    def _begun_at(self, text: str, i: int) -> int:
-        """Where the last word begins, if it is the beginning of a name."""
-        for size in range(1, min(_LONGEST_NAME, len(text) - i) + 1):
-            if _is_word_begin(text, len(text) - size):
-                return len(text) - size if text[-size:] in self._begun else len(text)
-        return len(text)
-
-
-def _is_word_begin(text: str, i: int) -> bool:
-    before = text[i - 1 : i] if i else ""
-    return not (before.isalnum() or before in tuple("_.-"))
+    def _is_name(self, word: str, *, begun: bool) -> bool:
+        """Is it an offered name, or at least the beginning of one?"""
+        at = bisect_left(self._names, word)
+        if at == len(self._names):
+            return False
+        return self._names[at].startswith(word) if begun else self._names[at] == word
 
 
 _special = lru_cache(maxsize=64)(_Special)
 
 
-def _nothing(text: str, i: int = 0) -> int:
-    return len(text)
+def _special_of(names: tuple[str, ...]) -> _Special:
+    """Remembered, unless there is much of it: clients choose the names, and nothing bounds them but their request."""
+    return _special(names) if sum(map(len, names)) <= _MOST_REMEMBERED else _Special(names)
 
 
 def _is_quoted(text: str, i: int) -> bool:

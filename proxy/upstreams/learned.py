@@ -8,11 +8,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
+from providers.records import dataclass
+from providers.text.patterns import pattern
+
+from ..config.upstreams import ToolCalls
 from ..values.estimates import likely_tokens, texts_asked
-from ..values.events import Failed
+from ..values.events import Failed, ToolMode
 from ..values.messages import is_text
 from .profiles import without_tools
 
@@ -26,7 +30,7 @@ _NEEDED = frozenset(
 _NEEDED_IN_MESSAGES = frozenset({"role", "content", "tool_calls", "tool_call_id"})
 _OTHER_NAMES = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _QUOTED = r"[`'\"\[{(]{0,2}([A-Za-z_][\w.]{0,60})"
-_REFUSALS = re.compile(
+_REFUSALS = pattern(
     "|".join(
         (
             rf"(?:unsupported|unrecognized|unrecognised|unknown|unexpected)"
@@ -44,13 +48,11 @@ _REFUSALS = re.compile(
     ),
     re.IGNORECASE,
 )
-_NO_THINKING = re.compile(r"(?:does not|doesn't) support (?:thinking|reasoning)\b(?![._])", re.IGNORECASE)  # Ollama's
+_NO_THINKING = pattern(r"(?:does not|doesn't) support (?:thinking|reasoning)\b(?![._])", re.IGNORECASE)  # Ollama's
 _LONGEST_READ = 2000  # of a message: servers repeat in it what the client sent
 # What is wrong is how the parameter is used, not that it is there.
-_ABOUT_VALUE = re.compile(
-    r"[^.\n]{0,20}\b(?:must|should|between|out of|above|below|without|when|unless|greater|less)\b"
-)
-_ABOUT_TOOLS = re.compile(
+_ABOUT_VALUE = pattern(r"[^.\n]{0,20}\b(?:must|should|between|out of|above|below|without|when|unless|greater|less)\b")
+_ABOUT_TOOLS = pattern(
     r"(?:does not|doesn't|do not|cannot|can't|not) (?:currently )?(?:support|accept|allow|take|use)\w*"
     r"(?:(?!parallel)[^.\n]){0,40}?\b(?:tools?\b(?![_ -]choice)|tool[_ -](?:use|calls?\b|calling)|function[_ -]call)"
     r"|(?<!parallel )(?<!parallel_)\b(?:tools?|tool[_ -](?:use|calls?|calling)|function[_ -]call(?:ing|s)?)\b[`'\"]?"
@@ -78,8 +80,12 @@ class Lesson:
     rate: float = 0.0  # tokens that it makes of text for which one is likely; 0.0: it has not said
 
     @property
-    def size(self) -> int:
-        return len(self.drop) + len(self.drop_in_messages) + len(self.rename) + self.bare_end
+    def changes_requests(self) -> bool:
+        return bool(self.drop or self.drop_in_messages or self.rename or self.bare_end)
+
+    def tool_mode(self, said: ToolCalls) -> ToolMode:
+        """How it takes tools, as far as it is known by now. `said` is what the operator said of it."""
+        return (self.tool_calls or "native") if said == "auto" else said
 
     def fitted(self, body: Mapping[str, Any]) -> dict[str, Any]:
         fit = {self.rename.get(key, key): value for key, value in body.items() if key not in self.drop}

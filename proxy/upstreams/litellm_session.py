@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from typing import Any
 
 import aiohappyeyeballs
 import aiohttp
 from yarl import URL
 
+from providers.web.connections import system_certificates
 from providers.web.egress import WANTS_CREDENTIALS, Egress, Proxy, failing
 from providers.web.tunnel import ProxyRefused, handshake, shake_hands
 
@@ -27,7 +27,7 @@ _AUTHORIZATION = "Proxy-Authorization"
 
 
 def open_session(egress: Egress, connect_timeout: float) -> aiohttp.ClientSession:
-    believed = certificates(egress.ca_file) if egress.ca_file else True
+    believed = system_certificates(egress.ca_file) if egress.ca_file else True
     options: dict[str, Any] = {"limit": 0, "keepalive_timeout": 30, "ssl": believed}
     # `connect` too: looking up the name is no part of `sock_connect`, nor is being let through by a proxy.
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout, connect=connect_timeout)
@@ -39,12 +39,6 @@ def open_session(egress: Egress, connect_timeout: float) -> aiohttp.ClientSessio
         middlewares=() if plain else (_Route(egress),),
         read_bufsize=_READ_BUFFER,
     )
-
-
-def certificates(ca_file: str) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.load_verify_locations(ca_file)
-    return context
 
 
 def proxy_failure(upstream: str, error: BaseException) -> Failed | None:

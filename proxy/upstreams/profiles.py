@@ -8,10 +8,11 @@ from __future__ import annotations
 import hashlib
 import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import urlsplit
+
+from providers.records import dataclass
 
 from .prompted import flattened
 
@@ -49,20 +50,22 @@ class Profile:
     last_round: Literal["keep", "remove", "flatten"] = "keep"
     bare_history: bool = True  # does it accept turns with tool calls in a request without tools?
 
-    def fitted(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The body for this server. What needs no change stays the very same object."""
-        fit = self._with_its_names(body)
-        is_last = fit.get("tool_choice") == "none"
-        if is_last and self.last_round != "keep":
+    def fitted(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The body for this server. What needs no change stays the very same object, be it the body itself."""
+        choice = body.get("tool_choice")
+        fit = body
+        if self.rename or choice == "required" or not self.drop.isdisjoint(body):
+            fit = self._with_its_names(body)
+        if choice == "none" and self.last_round != "keep":
             fit = without_tools(fit)
         bare = not self.bare_history and not fit.get("tools")
-        if bare or (is_last and self.last_round == "flatten"):
-            fit["messages"] = flattened(fit["messages"])
+        if bare or (choice == "none" and self.last_round == "flatten"):
+            fit = {**fit, "messages": flattened(fit["messages"])}
         if self._changes_messages:
-            fit["messages"] = [self._message(message) for message in fit["messages"]]
+            fit = {**fit, "messages": [self._message(message) for message in fit["messages"]]}
         return fit
 
-    def _with_its_names(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def _with_its_names(self, body: dict[str, Any]) -> dict[str, Any]:
         """The fields that it knows, by its own names for them."""
         fit = {key: value for key, value in body.items() if key not in self.drop}
         for old, new in (self.rename or {}).items():
@@ -177,6 +180,11 @@ def short_id(given: str) -> str:
         number, digit = divmod(number, len(_ALPHABET))
         digits.append(_ALPHABET[digit])
     return "".join(digits)
+
+
+def speaks_of_tools(body: Mapping[str, Any]) -> bool:
+    """Does it offer tools, or tell of calls?"""
+    return bool(body.get("tools")) or has_tool_turns(body["messages"])
 
 
 def has_tool_turns(messages: Sequence[Any]) -> bool:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
+from providers.records import dataclass
 from providers.text.headings import heading_in
 from providers.text.relevance import rarity
 from providers.text.words import COMMON, terms, words

@@ -128,7 +128,9 @@ class AnswerRepair:
     def feed(self, events: Sequence[Event]) -> list[Event]:
         out: list[Event] = []
         for event in events:
-            if isinstance(event, TextDelta):
+            if type(event) is TextDelta:
+                if self._thoughts is not None and self._thoughts.is_absent(event.text):
+                    self._thoughts = None
                 if (
                     self._thoughts is None
                     and self._words is None
@@ -138,15 +140,15 @@ class AnswerRepair:
                 else:
                     for piece in event.cut:
                         self._read(piece, out)
-            elif isinstance(event, ToolCallDelta):
+            elif type(event) is ToolCallDelta:
                 self._pass_call(event, out)
-            elif isinstance(event, Finished):
+            elif type(event) is Finished:
                 self._flush(out)
                 out.append(self._finish(event))
-            elif isinstance(event, Failed):
+            elif type(event) is Failed:
                 self._fail(event, out)
             else:
-                self._begun = self._begun or isinstance(event, Begun)
+                self._begun = self._begun or type(event) is Begun
                 out.append(event)
         return out
 

@@ -12,9 +12,10 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Literal, NamedTuple, Protocol
+
+from providers.records import dataclass
 
 from ..values.errors import NO_RETRY
 from ..values.events import Failed

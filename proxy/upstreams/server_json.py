@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -36,27 +35,26 @@ def is_plain(value: object, depth: int = 0) -> bool:
     """Can it be written again, wherever in an answer it may stand?"""
     if isinstance(value, str):
         return True
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return depth < _MOST_DEPTH and all(is_plain(inner, depth + 1) for inner in value.values())
     if isinstance(value, list):
         return depth < _MOST_DEPTH and all(is_plain(inner, depth + 1) for inner in value)
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def plain_usage(usage: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
+def plain_usage(usage: dict[str, Any], depth: int = 0) -> dict[str, Any]:
     """What a server counted, without numbers that are no counts. The rounds of an answer are added up from these."""
     counted: dict[str, Any] = {}
     for key, value in usage.items():
-        if isinstance(value, Mapping):
+        if type(value) is int or type(value) is float:
+            if 0 <= value <= _MOST_COUNT:
+                counted[key] = value
+        elif type(value) is dict:
             if depth < _MOST_DEPTH:
                 counted[key] = plain_usage(value, depth + 1)
-        elif _is_count(value) if isinstance(value, int | float) else is_plain(value, depth):
+        elif is_plain(value, depth):
             counted[key] = value
     return counted
-
-
-def _is_count(value: float) -> bool:
-    return 0 <= value <= _MOST_COUNT
 
 
 def _number(text: str) -> float | None:

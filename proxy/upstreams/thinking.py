@@ -9,6 +9,7 @@ from typing import Literal
 
 _TAGS = {"<think>": "</think>", "<thinking>": "</thinking>", "[THINK]": "[/THINK]"}
 _MOST_BLANKS = 1000  # before an opening tag: what comes behind more of them is text
+_NO_TAG = re.compile(r"\s*[^\s<\[]")
 _CLOSED = re.compile(r"\A.*?(?:</think>|</thinking>|\[/THINK\])\s*", re.DOTALL)
 
 Piece = tuple[Literal["thought", "answer"], str]
@@ -26,6 +27,10 @@ class ThoughtReader:
     def done(self) -> bool:
         """Only answer from here on: nothing more to look for."""
         return self._place == "answer"
+
+    def is_absent(self, text: str) -> bool:
+        """Does the answer begin with this text, without any thinking? Then there is nothing to look for."""
+        return self._place == "start" and not self._held and _NO_TAG.match(text) is not None
 
     def feed(self, text: str) -> list[Piece]:
         if self._place == "answer":

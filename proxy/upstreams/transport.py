@@ -5,21 +5,20 @@ Failures do not raise: they come as a last `Failed` event, or as a reply with a 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Collection, Mapping
+from types import TracebackType
+from typing import Any, Protocol, Self, runtime_checkable
 
-from ..values.events import Event, Failed
+from providers.web.wire import Take
+
+from ..values.events import EventBatches, Failed
 
 
 class Transport(Protocol):
     @property
     def name(self) -> str: ...
 
-    def stream(
-        self, body: dict[str, Any], headers: Mapping[str, str], names: Collection[str] = ()
-    ) -> AsyncGenerator[list[Event], None]:
+    def stream(self, body: dict[str, Any], headers: Mapping[str, str], names: Collection[str] = ()) -> EventBatches:
         """Asks the model once. One list of events per network read; the last event is Finished or Failed. `names` are
         those of the tools that the model knows: it may call one of them in pieces."""
         ...
@@ -31,19 +30,39 @@ class Transport(Protocol):
     async def aclose(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """An upstream's answer as bytes. `chunks` raises `Broken` where the body breaks off. An answer with a status of 400
-    or more has been read, and `failed` is what it says: whoever asks again needs no more of it."""
-
-    status: int
-    headers: Mapping[str, str]
-    chunks: AsyncIterator[bytes]
-    failed: Failed | None = None
+class Body(Protocol):
+    """The bytes of a reply, as `wire.Answer` has them. Where they break off, `Broken` is raised."""
 
     @property
-    def media_type(self) -> str:
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+    def is_whole(self) -> bool: ...
+
+    async def read(self) -> bytes: ...
+
+    async def feed(self, take: Take) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+class Reply:
+    """An upstream's answer as bytes; `with` leaves its connection. An answer with a status of 400 or more has been
+    read, and `failed` is what it says: whoever asks again needs no more of it."""
+
+    __slots__ = ("body", "failed", "headers", "media_type", "status")
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: Body, failed: Failed | None = None) -> None:
+        self.status = status
+        self.headers = headers
+        self.media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+        self.body = body
+        self.failed = failed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.body.close()
 
 
 class Broken(Exception):
@@ -58,9 +77,9 @@ class Broken(Exception):
 class Forwarding(Protocol):
     """An upstream that speaks the client's own wire format, so that bytes can pass both ways."""
 
-    def forward(
+    async def forward(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes, *, streamed: bool = False
-    ) -> AbstractAsyncContextManager[Reply]: ...
+    ) -> Reply: ...
 
     def unreadable(self, first: bytes, passed: str) -> Failed:
         """A page came instead of an answer: says so in the log, with its first bytes. `passed`, here and below, is the

@@ -6,8 +6,9 @@ whose `writer` makes the answer of events.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from providers.records import dataclass
 
 from .events import Event, Failed
 from .request import ChatRequest, CitationStyle

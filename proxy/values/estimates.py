@@ -5,20 +5,21 @@ shown.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
+
+from providers.text.patterns import pattern
 
 from .messages import texts_in
 
 _CHARACTERS = 4  # of a token, about, in most languages that are written with letters
 _EVENT = b"data:"
 # Pictures, files and sounds, whose letters are no tokens.
-_ENCODED = re.compile(rb';base64,[A-Za-z0-9+/=_-]++|"data"\s*:\s*"[A-Za-z0-9+/=_-]{100,}+"')
+_ENCODED = pattern(rb';base64,[A-Za-z0-9+/=_-]++|"data"\s*:\s*"[A-Za-z0-9+/=_-]{100,}+"')
 
 
 # Scripts whose characters are tokens of their own.
-_UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
+_UNSPACED = pattern(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 _FOREIGN = 2  # characters of a token, about, in alphabets that vocabularies know less well than the Latin one
 
 

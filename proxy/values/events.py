@@ -13,11 +13,12 @@ Events travel in batches: lists, never empty, one for each network read or step.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import field
+from typing import Any, Literal, Protocol
 
 from providers.base import Basis
+from providers.records import dataclass
 from tools.ledger import Source
 
 ToolMode = Literal["native", "prompted", "none"]  # how a model takes tools: as JSON, in words, or not at all
@@ -180,6 +181,30 @@ Event = (
     | StepTold
     | Replan
 )
+
+
+class EventBatches(Protocol):
+    """Batches as they come. Whoever takes them closes them, however far they were read: a connection in the middle of
+    an answer is gone at once. An async generator is one; but every piece of an answer passes here, so that those on the
+    way of most answers are objects that cost less."""
+
+    def __aiter__(self) -> AsyncIterator[list[Event]]: ...
+
+    def __anext__(self) -> Awaitable[list[Event]]: ...
+
+    def aclose(self) -> Awaitable[None]: ...
+
+
+TakeBatch = Callable[[list[Event]], bool]  # whether it wants the next one at once
+Feed = Callable[[TakeBatch], Awaitable[None]]
+
+
+def feed_of(batches: EventBatches) -> Feed | None:
+    """Some batches can also be had in the moment in which they come, where to wake a task for each would cost as much
+    time as all that is done with it. `feed(take)` hands them on as long as `take` wants them and nothing has to be
+    awaited; what comes then, if anything, is asked for as usual."""
+    feed: Feed | None = getattr(batches, "feed", None)
+    return feed
 
 
 class _Pieces(list[str]):

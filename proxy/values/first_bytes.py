@@ -4,14 +4,21 @@ and label either as they like; and some answer with a page. Handed the bytes tha
 
 from __future__ import annotations
 
+import re
+
+_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
 # How the lines of a stream begin (data, comments, event, id, retry), and a page.
 _NEVER_JSON = (b"d", b":", b"e", b"i", b"r", b"<")
 
 
 def is_json(content_type: str, first: bytes) -> bool:
     """`content_type` is believed only where the bytes leave it open."""
-    start = _start(first)
-    return start in (b"{", b"[") or (content_type == "application/json" and start not in _NEVER_JSON)
+    return begins_json(first) or (content_type == "application/json" and _start(first) not in _NEVER_JSON)
+
+
+def begins_json(first: bytes) -> bool:
+    """Do the bytes alone say so?"""
+    return _JSON.match(first) is not None
 
 
 def is_markup(first: bytes) -> bool:

@@ -5,11 +5,13 @@ the order of the calls. A call without a result is left out, and of two results 
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from typing import Any
+
+from providers.records import dataclass
 
 from .events import merge_fields
 from .messages import calls_in
@@ -167,7 +169,7 @@ def _told(entries: Sequence[Any]) -> list[Any]:
 def with_unique_ids(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """A history as above in which no id stands twice: some models number their calls anew every turn. The same history
     is always told with the same ids, so that prompt caches hold."""
-    seen: Counter[str] = Counter()
+    seen: dict[str, int] = {}
     due: deque[str] = deque()  # the ids of the results that come next
     out: list[dict[str, Any]] = []
     for message in messages:
@@ -180,9 +182,9 @@ def with_unique_ids(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def _unique(call_id: str, seen: Counter[str]) -> str:
+def _unique(call_id: str, seen: dict[str, int]) -> str:
     """The id, or for one that was seen before nine letters and digits, the form of id that every upstream accepts."""
-    seen[call_id] += 1
+    seen[call_id] = seen.get(call_id, 0) + 1
     if seen[call_id] == 1:
         return call_id
     return sha256(f"{seen[call_id]}:{call_id}".encode("utf-8", "surrogatepass")).hexdigest()[:9]

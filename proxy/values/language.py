@@ -5,8 +5,10 @@ as `de-CH`; hands on two letters, or nothing where none is named.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 ANY = "*"
+_USUAL = 200  # characters of a header: longer ones are read anew each time
 # Some search engines refuse what is no language, so two letters alone are not enough.
 _CODES = (  # noqa: SIM905 - two hundred quoted strings read worse
     "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en "
@@ -23,6 +25,11 @@ _RANGE = re.compile(
 
 def accepted_language(header: str) -> str:
     """The language that is the most welcome of those that we know; the first of equals."""
+    return _most_welcome(header) if len(header) <= _USUAL else _most_welcome.__wrapped__(header)
+
+
+@lru_cache(maxsize=256)  # a client says the same every time
+def _most_welcome(header: str) -> str:
     ranges = [match for part in header.split(",") if (match := _RANGE.fullmatch(part.strip()))]
     for match in sorted(ranges, key=_quality, reverse=True):
         if match["tag"] == ANY or not _quality(match):

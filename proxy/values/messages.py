@@ -5,15 +5,14 @@ anything that stands in a `messages` list; hands on plain values, and nothing wh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 from typing import Any
 
 import orjson
 
 
 def role_of(message: object) -> str:
-    role = message.get("role") if isinstance(message, dict) else None
-    return role if isinstance(role, str) else ""
+    role = message.get("role") if type(message) is dict else None
+    return role if type(role) is str else ""
 
 
 def is_text(part: object) -> bool:
@@ -23,9 +22,9 @@ def is_text(part: object) -> bool:
 
 def texts_in(content: object) -> list[str]:
     """The texts of a message's content: all of it, or its parts."""
-    if isinstance(content, str):
+    if type(content) is str:
         return [content]
-    if isinstance(content, list):
+    if type(content) is list:
         return [part["text"] for part in content if is_text(part)]
     return []
 
@@ -42,17 +41,22 @@ def text_of(message: object, between: str = "") -> str:
     return between.join(texts_in(message.get("content"))) if isinstance(message, dict) else ""
 
 
-def said_since_question(messages: Sequence[object]) -> tuple[str, ...]:
+def said_since_question(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """What the assistant has said since the last question: a client that ran its tools sends it back."""
-    since = takewhile(lambda message: role_of(message) != "user", reversed(messages))
-    said = [message for message in since if isinstance(message, dict) and role_of(message) == "assistant"]
-    return tuple(text for message in said for text in texts_in(message.get("content")))
+    said: list[str] = []
+    for message in reversed(messages):
+        role = message.get("role")
+        if role == "user":
+            break
+        if role == "assistant":
+            said += texts_in(message.get("content"))
+    return tuple(said)
 
 
 def calls_in(message: object) -> list[dict[str, Any]]:
     """The calls that a message of a history makes, as far as they have an id."""
-    calls = message.get("tool_calls") if isinstance(message, dict) else None  # most have none: it is looked at first
-    if not isinstance(calls, list) or role_of(message) != "assistant":
+    calls = message.get("tool_calls") if type(message) is dict else None  # most have none: it is looked at first
+    if type(calls) is not list or role_of(message) != "assistant":
         return []
     return [call for call in calls if isinstance(call, dict) and isinstance(call.get("id"), str)]
 

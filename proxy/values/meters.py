@@ -9,8 +9,9 @@ the same rules for a Redis.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+from providers.records import dataclass
 
 MINUTE = 60.0
 MOST_DEBT = 1.0  # buckets: whatever an answer cost, nobody waits longer than that takes to refill

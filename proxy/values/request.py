@@ -5,11 +5,12 @@ client said about search. Handed on to the preparation and the engine. Bodies ar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sized
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import orjson
 
+from providers.records import dataclass
 from tools.ledger import KnownSource
 
 from . import patient_json
@@ -59,7 +60,8 @@ class SearchOptions:
 class ChatRequest:
     """`body` is Chat Completions JSON with the client's unknown fields in it and every hosted-search field taken out.
 
-    `raw` is what the client sent; it goes up unchanged where `body` equals it.
+    `raw` is what the client sent; it goes up unchanged where `body` equals it. Who writes an answer
+    holds the request that the client sent, whatever it was replaced by on the way to the model.
     """
 
     body: dict[str, Any]
@@ -87,14 +89,15 @@ def json_object(raw: bytes) -> dict[str, Any]:
         raise refuse(400, text, code="too_many_parts") from None
     except ValueError as error:
         raise refuse(400, f"The request body is not valid JSON: {error}.", code="invalid_json") from None
-    if not isinstance(body, dict):
+    if type(body) is not dict:
         raise refuse(400, "The request body must be a JSON object.", code="invalid_type")
     return body
 
 
 def check_length(entries: Sized, param: str, most: int = MOST_MESSAGES) -> None:
     """Of a conversation, or another list, under the name that the endpoint has for it."""
-    check_count(len(entries), param, most)
+    if len(entries) > most:
+        check_count(len(entries), param, most)
 
 
 def check_count(count: int, param: str, most: int, what: str = "entries") -> None:

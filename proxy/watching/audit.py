@@ -42,7 +42,7 @@ class Audit(Listener):
             request.transcript = Transcript()
 
     def ended(self, request: Observer) -> None:
-        if is_listed(request, anonymous=self._anonymous()):
+        if is_listed(request, anonymous=self._anonymous):
             self._writer.write(AuditLine(request))
 
     def close(self) -> None:

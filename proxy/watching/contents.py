@@ -8,6 +8,7 @@ import logging
 import re
 import traceback
 
+LONGEST_NAME = 200  # characters of a path, a model, an error's code: clients and servers choose them
 _CODE = re.compile(r"[\w.-]{1,60}", re.ASCII)
 _HIDDEN = "…"
 _CAUSED = "\nThe above exception led to this one:\n"

@@ -5,17 +5,16 @@ seen last, and how often; asked by the route of the same name. It asks nobody, s
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 from providers.base import ProviderCall, Role
+from providers.records import dataclass
 
 from .contents import code_word
 from .log import without_secrets
-from .observer import Listener, Observer
+from .observer import Hearer, Listener, Observer
 from .step_fields import milliseconds
 from .steps import Forwarded, ModelAnswered, ModelFailed, Step
 
@@ -61,19 +60,17 @@ class UpstreamRecord:
 class Health(Listener):
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
-        self._providers: dict[str, ProviderRecord] = {}
-        self._upstreams: dict[str, UpstreamRecord] = {}
+        self._providers: dict[str, ProviderRecord] = defaultdict(ProviderRecord)
+        self._upstreams: dict[str, UpstreamRecord] = defaultdict(UpstreamRecord)
         self._cache: Counter[tuple[Role, bool]] = Counter()
-        self._tellers: dict[type, Callable[[Any], None]] = {
+
+    def hearers(self) -> Mapping[type[Step], Hearer]:
+        return {
             ProviderCall: self._called,
             ModelAnswered: self._answered,
             ModelFailed: self._failed,
             Forwarded: self._forwarded,
         }
-
-    def told(self, request: Observer, step: Step) -> None:
-        if teller := self._tellers.get(type(step)):
-            teller(step)
 
     def of_provider(self, name: str) -> ProviderRecord:
         return self._providers.get(name) or ProviderRecord()
@@ -84,37 +81,34 @@ class Health(Listener):
     def of_cache(self, role: Role) -> dict[str, int]:
         return {"hits": self._cache[role, True], "misses": self._cache[role, False]}
 
-    def _called(self, step: ProviderCall) -> None:
+    def _called(self, request: Observer, step: ProviderCall) -> None:
         if step.outcome == "cooling_down":
             return
         self._cache[step.role, step.cached] += 1
         if step.cached:
             return
-        record = self._providers.setdefault(step.provider, ProviderRecord())
+        record = self._providers[step.provider]
         record.calls += 1
         record.failures += not step.answered
         record.last_outcome, record.last_ms = step.outcome, milliseconds(step.seconds)
 
-    def _answered(self, step: ModelAnswered) -> None:
-        self._well(step.upstream)
+    def _answered(self, request: Observer, step: ModelAnswered | Forwarded) -> None:
+        record = self._upstreams[step.upstream]
+        record.last_ok, record.failing, record.why = self._now(), False, ""
 
-    def _forwarded(self, step: Forwarded) -> None:
+    def _forwarded(self, request: Observer, step: Forwarded) -> None:
         if step.status < 400:
-            self._well(step.upstream)
+            self._answered(request, step)
         else:
             self._badly(step.upstream, step.status, "")
 
-    def _failed(self, step: ModelFailed) -> None:
+    def _failed(self, request: Observer, step: ModelFailed) -> None:
         self._badly(step.upstream, step.status, step.code)
-
-    def _well(self, upstream: str) -> None:
-        record = self._upstreams.setdefault(upstream, UpstreamRecord())
-        record.last_ok, record.failing, record.why = self._now(), False, ""
 
     def _badly(self, upstream: str, status: int, code: str) -> None:
         if 400 <= status < 500 and status not in _REFUSES_US:
             return
-        record = self._upstreams.setdefault(upstream, UpstreamRecord())
+        record = self._upstreams[upstream]
         record.last_failure, record.failing = self._now(), True
         named = f", {without_secrets(code_word(code))}" if code else ""
         record.why = f"The last question failed (HTTP {status}{named})."

@@ -6,32 +6,23 @@ said `log.contents: true`.
 from __future__ import annotations
 
 import logging
-import re
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Any, ClassVar, TextIO
+from typing import ClassVar, TextIO
 
 import orjson
 
-from providers.base import ProviderCall
-
 from ..config.settings import LogConfig
 from ..values.secrets import masked
-from .contents import ContentsHidden, code_word, printable
+from .contents import ContentsHidden, printable
 from .log_writer import HurriedWriter, LogWriter
 from .observer import Listener, Observer
+from .request_line import json_line, said_by_others, text_line
 
-_PLAIN = re.compile(r"[\w.:/@%+,;=()~!*'&$\[\]-]{1,200}")
-_LONGEST_NAME = 200  # characters of a path or of a model's name: clients choose them
 _LONGEST_CONTENT = 1000  # of a query or an address
 _TELLTALE = 12  # characters of a secret that give it away
-_KEPT = frozenset({"method", "path", "status", "seconds"})  # said even if they are empty
-_THEIRS = ("method", "path", "model", "outcome")  # what clients and servers chose of it
-_NUMBERS = (int, float)
 _OURS = ("groundwire", "providers")  # the HTTP libraries would log every address that people look up
 
 
@@ -40,17 +31,16 @@ class RequestLog(Listener):
 
     def __init__(self, config: LogConfig, write: Callable[[str], None] | None = None) -> None:
         self._contents = config.contents
-        self._line = _json_line if config.format == "json" else _text_line
+        self._line = json_line if config.format == "json" else text_line
         self._silent = logging.getLevelName(config.level.upper()) > logging.INFO
         self._write = write or write_line
 
     def ended(self, request: Observer) -> None:
         if self._silent:
             return
-        facts = facts_of(request)
-        if self._contents and (contents := request.summary.contents()):
-            facts["contents"] = [_printable(shown) for shown in contents]
-        self._write(_without_secrets(self._line(facts), facts))
+        contents = [_printable(shown) for shown in request.summary.contents()] if self._contents else ()
+        line = self._line(request, contents)
+        self._write(_without_secrets(line, line if contents else said_by_others(request)))
 
 
 def set_up(config: LogConfig, *, queued: bool = False, hurried: bool = False, **levels: str) -> None:
@@ -83,38 +73,6 @@ def without_secrets(text: str) -> str:
     return masked(text, _Lines.secrets) if held else text
 
 
-def facts_of(request: Observer) -> dict[str, Any]:
-    """What the log says of a request, in the order in which it says it. What is not known is left out."""
-    summary = request.summary
-    facts = {
-        "method": request.method,
-        "path": printable(request.path, _LONGEST_NAME),
-        "status": request.status,
-        "seconds": round(request.seconds, 3),
-        "queued": round(summary.queued, 3),
-        "first_content": None if summary.first_content is None else round(summary.first_content, 3),
-        "key": request.caller,
-        "model": printable(summary.model, _LONGEST_NAME),
-        "upstream": summary.upstream,
-        "search": summary.search,
-        "reason": summary.reason,
-        "rounds": summary.rounds,
-        "retries": summary.retries,
-        "searches": [_call(call) for call in summary.calls if call.role == "search"],
-        "pages": [_call(call) for call in summary.calls if call.role == "read"],
-        "failed_calls": sum(not tool.ok for tool in summary.tools),
-        "model_failures": [{"upstream": failed.upstream, "status": failed.status} for failed in summary.model_failures],
-        "citations": summary.citations,
-        "input_tokens": summary.input_tokens,
-        "output_tokens": summary.output_tokens,
-        "estimated_tokens": summary.estimated_tokens,
-        "cost": round(summary.cost, 8),
-        "outcome": code_word(request.outcome),
-        "request": request.id,
-    }
-    return {name: value for name, value in facts.items() if value or name in _KEPT}
-
-
 def write_line(line: str, stream: TextIO | None = None) -> None:
     """Past the logging machinery, which would cost as much as reading the request did."""
     if _Lines.writer is not None:
@@ -145,10 +103,9 @@ class _Lines(logging.Handler):
             self.handleError(record)
 
 
-def _without_secrets(line: str, facts: Mapping[str, Any]) -> str:
+def _without_secrets(line: str, theirs: str) -> str:
     """A client may have put its key where a model's name belongs, and a server into the code of an error. There is one
-    such line for each request, so only what is theirs is looked through, and for whole keys."""
-    theirs = line if "contents" in facts else " ".join([facts.get(name, "") for name in _THEIRS])
+    such line for each request, so only what is `theirs` is looked through, and for whole keys."""
     for secret in _Lines.secrets:
         if secret in theirs:
             return without_secrets(line)
@@ -166,55 +123,8 @@ def _writer(handler: logging.Handler) -> LogWriter | None:
     return LogWriter(sys.stderr.fileno(), lost, encoding=sys.stderr.encoding)
 
 
-def _call(call: ProviderCall) -> dict[str, Any]:
-    return {
-        "provider": call.provider,
-        "outcome": call.outcome,
-        "cached": call.cached,
-        "ms": round(call.seconds * 1000),
-    }
-
-
-def _json_line(facts: dict[str, Any]) -> str:
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return orjson.dumps({"time": now, "level": "info", **facts}, default=str).decode()
-
-
-def _text_line(facts: dict[str, Any]) -> str:
-    shown = dict(facts)
-    method, path, status = (shown.pop(name) for name in ("method", "path", "status"))
-    first = [_one_word(method), _one_word(path), str(status or "-")]
-    shown["seconds"] = f"{shown.get('seconds', 0):.3f}"
-    for name in ("searches", "pages"):
-        if name in shown:
-            shown[name] = ",".join(_call_text(call) for call in shown[name])
-    if "model_failures" in shown:
-        shown["model_failures"] = ",".join(f"{f['upstream']}:{f['status']}" for f in shown["model_failures"])
-    pairs = [f"{name}={value if type(value) in _NUMBERS else _one_word(value)}" for name, value in shown.items()]
-    return " ".join([_clock(int(time.time())), *first, *pairs])
-
-
-@lru_cache(maxsize=1)
-def _clock(second: int) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(second))
-
-
 def _printable(shown: Mapping[str, str]) -> dict[str, str]:
     return {name: printable(text, _LONGEST_CONTENT) for name, text in shown.items()}
-
-
-def _call_text(call: dict[str, Any]) -> str:
-    return f"{call['provider']}:{call['outcome']}:{'cache' if call['cached'] else str(call['ms']) + 'ms'}"
-
-
-def _one_word(value: Any) -> str:
-    """As it is where it cannot be mistaken for more than one field; else quoted, on one line."""
-    return _as_word(value) if isinstance(value, str) else orjson.dumps(value, default=str).decode()
-
-
-@lru_cache(maxsize=256)
-def _as_word(text: str) -> str:
-    return text if _PLAIN.fullmatch(text) else orjson.dumps(text).decode()
 
 
 class _JsonFormatter(logging.Formatter):

@@ -5,6 +5,7 @@ is counted, and said as soon as there is room again.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import logging
 import os
@@ -19,6 +20,7 @@ log = logging.getLogger("groundwire")
 
 ROOM = 1 << 20  # characters that may wait
 _PAUSE = 0.02  # seconds between two writes: under load many lines then go out with one, and wake the thread once
+_GRACE = 0.002  # seconds from a line to the write that it brings about, where none is under way
 _PATIENCE = 1.0  # how long the end waits for a reader that takes nothing
 _LONGEST_END = 5.0
 
@@ -54,14 +56,17 @@ class LineQueue:
     def __bool__(self) -> bool:
         return bool(self._lines or self._missing)
 
-    def put(self, line: Line) -> None:
+    def put(self, line: Line) -> bool:
+        """Whether there is room for as much again as waits now."""
         with self._lock:
-            if self._missing or self._size + len(line) > self._room:
+            size = self._size + len(line)
+            if self._missing or size > self._room:
                 self._missing += 1
                 self.dropped += 1
             else:
-                self._size += len(line)
+                self._size = size
                 self._lines.append(line)
+            return 2 * size <= self._room
 
     def take(self) -> tuple[list[Line], int]:
         """All that wait, and how many are missing behind them."""
@@ -83,7 +88,7 @@ class LineWriter:
         self._queue = LineQueue(room)
         self._wake = threading.Event()
         self._asleep = False
-        self._closing = threading.Event()
+        self._closed = False
         self._written = 0  # bytes
         self._torn = False  # the last line that went out has no end
         self._unsaid = 0  # lines that are missing before the next one
@@ -97,16 +102,27 @@ class LineWriter:
         return self._queue.dropped + self._failed
 
     def write(self, line: Line) -> None:
-        self._queue.put(line)
-        if self._asleep:
-            self._asleep = False
-            self._wake.set()
-        elif self._closing.is_set():
+        roomy = self._queue.put(line)
+        if self._closed:
             self._write_late()
+        elif not roomy:
+            self._wake.set()
+        elif self._asleep:
+            self._asleep = False
+            self._wake_soon()
+
+    def _wake_soon(self) -> None:
+        """Not in the moment in which a request ends: a client that asks again at once would wait for the thread."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # no request's line
+            self._wake.set()
+        else:
+            loop.call_later(_GRACE, self._wake.set)
 
     def close(self) -> None:
         """Writes what waits, as long as somebody takes it."""
-        self._closing.set()
+        self._closed = True
         self._wake.set()
         end = time.monotonic() + _LONGEST_END
         before = -1
@@ -118,15 +134,20 @@ class LineWriter:
         while True:
             while self._queue:
                 self._write(*self._queue.take())
-                self._closing.wait(_PAUSE)
-            if self._closing.is_set():
+                self._rest(_PAUSE)
+            if self._closed:
                 return
             self._asleep = True
             if self._queue:  # it came before we said so
                 self._asleep = False
-                continue
-            self._wake.wait()
-            self._wake.clear()
+            else:
+                self._rest()
+
+    def _rest(self, longest: float | None = None) -> None:
+        """Until somebody wakes it."""
+        if not self._closed:
+            self._wake.wait(longest)
+        self._wake.clear()
 
     def _write_late(self) -> None:
         """After the end: what the interpreter has still to say while it goes, if it can be said without waiting."""

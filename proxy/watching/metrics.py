@@ -9,18 +9,15 @@ word of a closed list. A model's name is the client's, so it is no label.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import orjson
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from providers.base import ProviderCall
 
 from .metric_parts import SHORT_SECONDS, Count, Spread
-from .observer import Listener, Observer
+from .observer import Hearer, Listener, Observer
 from .steps import (
     TOOLS,
     Decided,
@@ -37,7 +34,10 @@ from .steps import (
     Tokens,
 )
 
-__all__ = ["CONTENT_TYPE", "Metrics"]
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+CONTENT_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 
 _TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
 # What others keep, by the names of their families.
@@ -56,9 +56,9 @@ Others = Callable[[], Iterable[tuple[bytes, bool]]]
 
 
 class Metrics(Listener):
-    """`collect` is what the Prometheus library asks for. What it is handed are numbers that others keep: of this
-    process, but for `workers`, how many serve, and `restarts`, how often one took the place of another. `others` are
-    the snapshots of the other workers, each with whether its process is still there."""
+    """What it is handed are numbers that others keep: of this process, but for `workers`, how many serve, and
+    `restarts`, how often one took the place of another. `others` are the snapshots of the other workers, each with
+    whether its process is still there."""
 
     def __init__(
         self,
@@ -163,9 +163,11 @@ class Metrics(Listener):
             "groundwire_log_dropped": log_dropped,
             "groundwire_audit_dropped": audit_dropped,
         }
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
-        self._tellers: dict[type, Callable[..., None]] = {
+
+    # As a listener
+
+    def hearers(self) -> Mapping[type[Step], Hearer]:
+        return {
             Decided: self._decided,
             ModelAsked: self._asked,
             ModelAnswered: self._answered,
@@ -178,86 +180,83 @@ class Metrics(Listener):
             Queued: self._queued,
         }
 
-    # As a listener
-
-    def told(self, request: Observer, step: Step) -> None:
-        teller = self._tellers.get(type(step))
-        if teller:
-            self.changed = True
-            teller(request, step)
-
     def ended(self, request: Observer) -> None:
         self.changed = True
         self._answering.discard(request)
         summary = request.summary
-        self._requests.add(request.dialect, summary.upstream, _outcome(request))
+        self._requests[request.dialect, summary.upstream, _outcome(request)] += 1
         if summary.citations:
-            self._citations.add(request.dialect, by=summary.citations)
-        for (kind, name), cost in summary.costs.items():
-            self._costs.add(kind, name, by=cost)
+            self._citations[request.dialect,] += summary.citations
+        if summary.costs:
+            for source, cost in summary.costs.items():
+                self._costs[source] += cost
         if summary.overhead is not None:
             self._overhead.add(summary.overhead, request.dialect)
 
     def _decided(self, request: Observer, step: Decided) -> None:
+        self.changed = True
         self._answering.add(request)
 
     def _asked(self, request: Observer, step: ModelAsked) -> None:
+        self.changed = True
         self._answering.add(request)
-        self._rounds.add(step.upstream)
+        self._rounds[step.upstream,] += 1
 
     def _answered(self, request: Observer, step: ModelAnswered) -> None:
         self._count("chat", step.upstream, step.seconds, step.tokens)
 
     def _failed(self, request: Observer, step: ModelFailed) -> None:
-        self._failures.add(step.upstream, f"{step.status // 100}xx")
+        self.changed = True
+        self._failures[step.upstream, f"{step.status // 100}xx"] += 1
 
     def _retried(self, request: Observer, step: Retried) -> None:
-        self._retries.add(step.upstream, step.outcome)
+        self.changed = True
+        self._retries[step.upstream, step.outcome] += 1
 
     def _forwarded(self, request: Observer, step: Forwarded) -> None:
         if step.status < 400:
             self._count(step.operation, step.upstream, step.seconds, step.tokens)
 
     def _left(self, request: Observer, step: ModelLeft) -> None:
-        self._count_tokens(step.upstream, step.tokens)
+        self._count("", step.upstream, 0.0, step.tokens)
 
     def _count(self, operation: Operation, upstream: str, seconds: float, tokens: Tokens) -> None:
-        counted = self._count_tokens(upstream, tokens)
-        if not operation:
+        """A question whose operation has no name has tokens alone. Those that we guess are no metric."""
+        self.changed = True
+        if operation:
+            self._duration.add(seconds, operation, upstream)
+        if tokens.estimated:
             return
-        self._duration.add(seconds, operation, upstream)
-        for kind, number in counted:
-            self._token_usage.add(number, operation, upstream, kind)
-
-    def _count_tokens(self, upstream: str, tokens: Tokens) -> list[tuple[str, int]]:
-        """Those that a server has counted: what we guess is no metric."""
-        kinds = () if tokens.estimated else (("input", tokens.input), ("output", tokens.output))
-        counted = [(kind, number) for kind, number in kinds if number]
-        for kind, number in counted:
-            self._tokens.add(upstream, kind, by=number)
-        return counted
+        for kind, number in (("input", tokens.input), ("output", tokens.output)):
+            if number:
+                self._tokens[upstream, kind] += number
+                if operation:
+                    self._token_usage.add(number, operation, upstream, kind)
 
     def _called(self, request: Observer, step: ProviderCall) -> None:
+        self.changed = True
         tool = TOOLS[step.role]
-        self._calls.add(tool, step.provider, step.outcome)
+        self._calls[tool, step.provider, step.outcome] += 1
         if step.outcome == "cooling_down":  # nobody was asked, and no cache either
             return
-        self._cache.add(tool, "hit" if step.cached else "miss")
+        self._cache[tool, "hit" if step.cached else "miss"] += 1
         if not step.cached:
             self._provider_seconds.add(step.seconds, tool, step.provider)
 
     def _content_began(self, request: Observer, step: FirstContent) -> None:
+        self.changed = True
         self._first_token.add(request.seconds, request.dialect, request.summary.upstream)
 
     def _queued(self, request: Observer, step: Queued) -> None:
+        self.changed = True
         self._queue.add(step.seconds, step.queue)
         if step.shed:
-            self._shed.add(step.shed)
+            self._shed[step.shed,] += 1
 
     # Told by others
 
     def cooled_down(self, provider: str, seconds: float) -> None:
-        self._cooldowns.add(provider)
+        self._cooldowns[provider,] += 1
 
     def lagged(self, seconds: float) -> None:
         self._lag.add(seconds)
@@ -265,9 +264,13 @@ class Metrics(Listener):
     # Written out
 
     def exposition(self) -> bytes:
-        return generate_latest(self._registry)
+        from .exposition import written
 
-    def collect(self) -> Iterator[Metric]:
+        return written(self.families())
+
+    def families(self) -> Iterator[Metric]:
+        from . import exposition
+
         parts = [part.copied() for part in self._parts]
         totals, gauges = self._read_totals(), self._read_gauges()
         for data, is_there in self._others():
@@ -276,15 +279,14 @@ class Metrics(Listener):
                 _add_all(parts, told)
                 totals.update(told["totals"])
                 gauges.update(told["gauges"] if is_there else {})
-        yield from (part.family() for part in parts)
+        yield from map(exposition.family, parts)
         for name, text in _GAUGES.items():
-            yield GaugeMetricFamily(name, text, value=gauges[name])
+            yield exposition.gauge(name, text, gauges[name])
         for name, text in _TOTALS.items():
-            yield CounterMetricFamily(name, text, value=totals[name])
-        yield GaugeMetricFamily("groundwire_workers", "Processes that serve.", value=self._workers())
-        yield CounterMetricFamily(
-            "groundwire_worker_restarts", "Workers that took the place of one that had ended.", value=self._restarts()
-        )
+            yield exposition.total(name, text, totals[name])
+        yield exposition.gauge("groundwire_workers", "Processes that serve.", self._workers())
+        restarts = "Workers that took the place of one that had ended."
+        yield exposition.total("groundwire_worker_restarts", restarts, self._restarts())
 
     def _read_totals(self) -> Counter[str]:
         return self._before + Counter({name: read() for name, read in self._totals.items()})

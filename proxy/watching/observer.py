@@ -6,18 +6,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
 
 from .prices import NO_PRICES, PriceList
-from .steps import Step
-from .summary import Summary
+from .steps import KINDS, Step
+from .summary import TAKERS, Summary
 from .transcript import Transcript
 
 log = logging.getLogger("groundwire")
 
 MOST_STEPS = 500  # of one request that are kept one by one
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+Hearer = Callable[["Observer", Any], None]  # of one kind of step
 
 
 class Listener:
@@ -30,32 +34,38 @@ class Listener:
 
     def ended(self, request: Observer) -> None: ...
 
-
-@dataclass(frozen=True, slots=True)
-class _Hearers:
-    """Who has something to do then: most listen for the end alone, and there are many steps."""
-
-    all: tuple[Listener, ...]
-    of_begin: Sequence[Listener]
-    of_steps: Sequence[Listener]
-    of_end: Sequence[Listener]
-
-    @classmethod
-    def among(cls, listeners: tuple[Listener, ...]) -> _Hearers:
-        def hearing(what: str) -> list[Listener]:
-            return [listener for listener in listeners if getattr(type(listener), what) is not getattr(Listener, what)]
-
-        return cls(listeners, hearing("began"), hearing("told"), hearing("ended"))
+    def hearers(self) -> Mapping[type[Step], Hearer]:
+        """Who of it hears of which kind of step. `told` hears of every kind; who wants only some says so here."""
+        return dict.fromkeys(KINDS, self.told) if _does(self, "told") else {}
 
 
-_hearers = lru_cache(maxsize=16)(_Hearers.among)
+class _Audience:
+    """All who listen, by what they have something to do with: most wait for the end alone, and there are many steps."""
+
+    __slots__ = ("listeners", "of_begin", "of_end", "of_step")
+
+    def __init__(self, listeners: tuple[Listener, ...]) -> None:
+        self.listeners = listeners
+        self.of_begin = [listener for listener in listeners if _does(listener, "began")]
+        self.of_end = [listener for listener in listeners if _does(listener, "ended")]
+        heard = [(listener, listener.hearers()) for listener in listeners]
+        self.of_step: dict[type[Step], Sequence[tuple[Listener, Hearer]]] = {
+            kind: [(listener, hearers[kind]) for listener, hearers in heard if kind in hearers] for kind in KINDS
+        }
+
+
+def _does(listener: Listener, what: str) -> bool:
+    return getattr(type(listener), what) is not getattr(Listener, what)
+
+
+_audience = lru_cache(maxsize=16)(_Audience)
 
 
 class Observer:
     """`outcome` is `ok`, `client_left`, or the code of what went wrong."""
 
     __slots__ = (
-        "_hearers",
+        "_audience",
         "began",
         "caller",
         "dialect",
@@ -82,7 +92,7 @@ class Observer:
         dialect: str = "",
         prices: PriceList = NO_PRICES,
     ) -> None:
-        self._hearers = _hearers(tuple(listeners))
+        self._audience = _audience(tuple(listeners))
         self.id = request_id
         self.method = method
         self.path = path  # as it was sent, without its query: that may hold what people wrote
@@ -90,14 +100,14 @@ class Observer:
         self.caller = ""  # the key's name
         self.status = 0  # 0: nothing was sent
         self.outcome = ""
-        self.trace_headers: Mapping[str, str] = {}  # by which the client says what its request is a part of
-        self.onward: Mapping[str, str] = {}  # headers that say the same to the model that is asked now
+        self.trace_headers: Mapping[str, str] = _NO_HEADERS  # by which the client says what its request is a part of
+        self.onward: Mapping[str, str] = _NO_HEADERS  # headers that say the same to the model that is asked now
         self.transcript: Transcript | None = None  # of what is asked and answered, for who may keep it
         self.steps: list[tuple[float, Step]] = []  # the first of them, each with the seconds since the request began
         self.summary = Summary(prices)  # of all of them
         self.began = time.perf_counter()
         self.ended = 0.0
-        for listener in self._hearers.of_begin:
+        for listener in self._audience.of_begin:
             try:
                 listener.began(self)
             except Exception:  # who only watches must not stop what it watches
@@ -105,18 +115,20 @@ class Observer:
 
     def listen(self, listener: Listener) -> None:
         """For who comes later: it hears what is told from now on."""
-        self._hearers = _Hearers.among((*self._hearers.all, listener))
+        self._audience = _Audience((*self._audience.listeners, listener))
 
     def tell(self, step: Step) -> None:
-        if not self._hearers.all or self.ended:  # what comes after the end would be kept for nobody
+        audience = self._audience
+        if not audience.listeners or self.ended:  # what comes after the end would be kept for nobody
             return
         seconds = time.perf_counter() - self.began
         if len(self.steps) < MOST_STEPS:
             self.steps.append((seconds, step))
-        self.summary.take(step, seconds)
-        for listener in self._hearers.of_steps:
+        kind = type(step)
+        TAKERS[kind](self.summary, step, seconds)
+        for listener, hear in audience.of_step[kind]:
             try:
-                listener.told(self, step)
+                hear(self, step)
             except Exception:  # as above
                 _complain(listener)
 
@@ -131,7 +143,7 @@ class Observer:
     def end(self) -> None:
         self.ended = time.perf_counter()
         self.outcome = self.outcome or _outcome_of(self.status)
-        for listener in self._hearers.of_end:
+        for listener in self._audience.of_end:
             try:
                 listener.ended(self)
             except Exception:  # as above

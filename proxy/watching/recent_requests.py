@@ -28,7 +28,7 @@ class RecentRequests(Listener):
         self.contents = contents
 
     def ended(self, request: Observer) -> None:
-        if is_listed(request, anonymous=self._anonymous()):
+        if is_listed(request, anonymous=self._anonymous):
             self._store.note(Recording(request, contents=self.contents))
 
     async def rows(self, most: int) -> tuple[list[Row], bool]:

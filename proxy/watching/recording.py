@@ -5,15 +5,13 @@ that may be kept. Handed its observer; hands on a row for lists and its steps, m
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from copy import copy
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from providers.base import ProviderCall, Role
 
-from .contents import code_word, printable
+from .contents import LONGEST_NAME, code_word, printable
 from .log import without_secrets
 from .observer import Observer
 from .reasons import why
@@ -24,7 +22,6 @@ from .summary import Summary
 MOST_STEPS = 250  # the first of them
 MOST_CONTENTS = 20_000  # characters of a request; what comes behind them is left out
 _STEP = 200  # characters of a step, besides what people wrote
-LONGEST_NAME = 200  # of a path, a model, an error's code: clients and servers choose them
 
 Row = dict[str, Any]
 
@@ -59,7 +56,7 @@ class Recording:
         self._status = request.status
         self._outcome = request.outcome[:LONGEST_NAME]
         self._seconds = request.seconds
-        self._steps, written = _lightened(request.steps[:MOST_STEPS], MOST_CONTENTS if contents else 0)
+        self._steps, written = _lightened(request.steps, MOST_CONTENTS if contents else 0)
         self.weight = written + len(self._steps) * _STEP  # characters, about
         self._summary = _without_contents(request.summary)
 
@@ -129,9 +126,9 @@ def _without_contents(summary: Summary) -> Summary:
     heavy = summary.calls or summary.tools or summary.model_failures or len(summary.model) > LONGEST_NAME
     if not heavy:
         return summary
-    light = copy(summary)
+    light = summary.copied()
     light.model = _cut(summary.model)
-    light.calls = [replace(call, asked="") for call in summary.calls]
+    light.calls = list(map(_bare_call, summary.calls))
     light.tools = [ToolCalled(tool.tool[:LONGEST_NAME], tool.ok, tool.seconds) for tool in summary.tools]
     light.model_failures = []
     return light
@@ -139,37 +136,52 @@ def _without_contents(summary: Summary) -> Summary:
 
 def _lightened(steps: list[tuple[float, Step]], room: int) -> tuple[list[tuple[float, Step]], int]:
     """The same steps, and how many characters people wrote into them: that stays as long as there is room."""
-    out, most = [], room
-    for told in steps:
-        if lighten := _LIGHTER.get(type(told[1])):
-            step, weight = lighten(told[1], room)
+    out, most = steps[:MOST_STEPS], room
+    for place, (seconds, step) in enumerate(out):
+        if lighten := _LIGHTER.get(type(step)):
+            light, weight = lighten(step, room)
             room -= weight
-            told = told[0], step
-        out.append(told)
+            if light is not step:
+                out[place] = seconds, light
     return out, most - room
 
 
 def _asked(step: ModelAsked, room: int) -> tuple[Step, int]:
-    return (step if len(step.model) <= LONGEST_NAME else replace(step, model=_cut(step.model))), 0
+    return (step if len(step.model) <= LONGEST_NAME else ModelAsked(step.upstream, _cut(step.model))), 0
 
 
 def _failed(step: ModelFailed, room: int) -> tuple[Step, int]:
-    return (step if len(step.code) <= LONGEST_NAME else replace(step, code=_cut(step.code))), 0
+    return (step if len(step.code) <= LONGEST_NAME else ModelFailed(step.upstream, step.status, _cut(step.code))), 0
 
 
-def _tool(step: ToolBegan | ToolCalled, room: int) -> tuple[Step, int]:
-    weight = sum(len(text) for texts in step.contents for text in texts.values())
-    return (step, weight) if weight <= room else (replace(step, contents=()), 0)
+def _tool_began(step: ToolBegan, room: int) -> tuple[Step, int]:
+    weight = _length(step.contents)
+    return (step, weight) if weight <= room else (ToolBegan(step.tool), 0)
+
+
+def _tool_called(step: ToolCalled, room: int) -> tuple[Step, int]:
+    weight = _length(step.contents)
+    return (step, weight) if weight <= room else (ToolCalled(step.tool, step.ok, step.seconds), 0)
 
 
 def _called(step: ProviderCall, room: int) -> tuple[Step, int]:
     weight = len(step.asked)
-    return (step, weight) if weight <= room else (replace(step, asked=""), 0)
+    return (step, weight) if weight <= room else (_bare_call(step), 0)
 
 
 def _cited(step: Cited, room: int) -> tuple[Step, int]:
     weight = len(step.url) + len(step.title) + len(step.quote)
-    return (step, weight) if weight <= room else (replace(step, url="", title="", quote=""), 0)
+    return (step, weight) if weight <= room else (Cited(step.n, step.basis), 0)
+
+
+def _length(contents: Sequence[Mapping[str, str]]) -> int:
+    return sum([len(text) for texts in contents for text in texts.values()])
+
+
+def _bare_call(call: ProviderCall) -> ProviderCall:
+    return ProviderCall(
+        call.provider, call.role, call.outcome, call.cached, call.seconds, size=call.size, results=call.results
+    )
 
 
 def _cut(text: str) -> str:
@@ -180,8 +192,8 @@ def _cut(text: str) -> str:
 _LIGHTER: dict[type, Callable[[Any, int], tuple[Step, int]]] = {
     ModelAsked: _asked,
     ModelFailed: _failed,
-    ToolBegan: _tool,
-    ToolCalled: _tool,
+    ToolBegan: _tool_began,
+    ToolCalled: _tool_called,
     ProviderCall: _called,
     Cited: _cited,
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 from providers.base import ProviderCall
 
-from .contents import whole_characters
+from .contents import LONGEST_NAME, whole_characters
 from .reasons import why_decided
 from .steps import (
     TOOLS,
@@ -31,7 +31,6 @@ from .steps import (
 )
 
 _LONGEST = 8192  # characters of what others wrote: as long as an address may be
-_LONGEST_NAME = 200  # of what they called something
 
 CONTENTS = frozenset({"contents", "asked", "url", "title", "cited_text"})  # what people wrote or read
 
@@ -134,7 +133,7 @@ def _contents(written: Sequence[Mapping[str, str]], shown: bool) -> Fields:
 
 
 def _name(text: str) -> str:
-    return _text(text, _LONGEST_NAME)
+    return _text(text, LONGEST_NAME)
 
 
 def _text(text: str, longest: int = _LONGEST) -> str:

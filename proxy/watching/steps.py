@@ -6,10 +6,11 @@ contents shows these.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import field
+from typing import Any, Literal, NamedTuple, get_args
 
 from providers.base import Basis, ProviderCall, Role
+from providers.records import dataclass
 
 # What a model is asked for, in OpenTelemetry's words; empty where that has none.
 Operation = Literal["chat", "text_completion", "embeddings", ""]
@@ -22,10 +23,10 @@ Queue = Literal["turn", "server", "upstream"]
 TOOLS: Mapping[Role, str] = {"search": "web_search", "read": "open_page"}  # on whose behalf a provider is asked
 
 _MOST_TOKENS = 10**12  # a server that counts more than these has not counted
+_NUMBERS = (int, float)
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
+class Tokens(NamedTuple):
     """As a model's server counted them, or `estimated` by us where it did not say."""
 
     input: int = 0
@@ -36,6 +37,9 @@ class Tokens:
     @property
     def none(self) -> bool:
         return not (self.input or self.output)
+
+
+NO_TOKENS = Tokens()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ class ModelAnswered:
 
     upstream: str
     seconds: float
-    tokens: Tokens = Tokens()
+    tokens: Tokens = NO_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +149,7 @@ class Forwarded:
     status: int
     operation: Operation
     seconds: float
-    tokens: Tokens = Tokens()
+    tokens: Tokens = NO_TOKENS
 
 
 Step = (
@@ -165,19 +169,23 @@ Step = (
     | Forwarded
 )
 
+KINDS: tuple[type[Step], ...] = get_args(Step)
+
 
 def tokens_in(usage: Mapping[str, Any]) -> Tokens:
     """The tokens that a usage object counts, as Chat Completions or Messages names them."""
-    read = _first(usage, "prompt_tokens", "input_tokens")
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
-    cached = _first(details, "cached_tokens") if isinstance(details, Mapping) else 0
-    return Tokens(read, _first(usage, "completion_tokens", "output_tokens"), cached)
+    return Tokens(
+        _count(usage, "prompt_tokens", "input_tokens"),
+        _count(usage, "completion_tokens", "output_tokens"),
+        _count(details, "cached_tokens") if isinstance(details, dict) else 0,
+    )
 
 
-def _first(usage: Mapping[str, Any], *names: str) -> int:
-    return next((int(usage[name]) for name in names if _is_count(usage.get(name))), 0)
-
-
-def _is_count(value: object) -> bool:
-    """Servers send null, strings, and numbers that no counter could take back."""
-    return isinstance(value, int | float) and value is not True and 0 <= value <= _MOST_TOKENS
+def _count(usage: Mapping[str, Any], *names: str) -> int:
+    """The first of them that is one. Servers send null, strings, and numbers that no counter could take back."""
+    for name in names:
+        value: Any = usage.get(name)
+        if type(value) in _NUMBERS and 0 <= value <= _MOST_TOKENS:
+            return int(value)
+    return 0

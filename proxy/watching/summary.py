@@ -23,7 +23,6 @@ from .steps import (
     Received,
     Retried,
     Step,
-    Tokens,
     ToolBegan,
     ToolCalled,
 )
@@ -81,9 +80,12 @@ class Summary:
         self.waited = 0.0  # seconds, for the client to send the request's body
         self.overhead: float | None = None  # our own seconds before the first question to a model or a provider
 
-    def take(self, step: Step, seconds: float) -> None:
-        """`seconds` is when it was told."""
-        _TAKERS[type(step)](self, step, seconds)
+    def copied(self) -> Summary:
+        """Its lists are the same ones."""
+        other = Summary(self.prices)
+        for name in Summary.__slots__:
+            setattr(other, name, getattr(self, name))
+        return other
 
     @property
     def cost(self) -> float:
@@ -106,10 +108,17 @@ class Summary:
     def _asked(self, step: ModelAsked, seconds: float) -> None:
         self.upstream, self.model = step.upstream, step.model
         self.rounds += 1
-        self._note_question(seconds)
+        if self.overhead is None:
+            self._note_question(seconds)
 
     def _answered(self, step: ModelAnswered | ModelLeft | Forwarded, seconds: float) -> None:
-        self._count(step.tokens)
+        tokens = step.tokens
+        self.input_tokens += tokens.input
+        self.output_tokens += tokens.output
+        if tokens.estimated:
+            self.estimated_tokens += tokens.input + tokens.output
+        if self.prices.set and (cost := self.prices.of_tokens(self.upstream, self.model, tokens)):
+            self._spend("model", self.upstream, cost)
 
     def _failed(self, step: ModelFailed, seconds: float) -> None:
         self._list(self.model_failures, step)
@@ -119,7 +128,8 @@ class Summary:
 
     def _called(self, step: ProviderCall, seconds: float) -> None:
         self._list(self.calls, step)
-        self._note_question(seconds - step.seconds)
+        if self.overhead is None:
+            self._note_question(seconds - step.seconds)
         if step.answered:
             if step.role == "search":
                 self.searches += 1
@@ -141,16 +151,7 @@ class Summary:
         self.citations += 1
 
     def _note_question(self, seconds: float) -> None:
-        if self.overhead is None:
-            self.overhead = max(0.0, seconds - self.waited)
-
-    def _count(self, tokens: Tokens) -> None:
-        self.input_tokens += tokens.input
-        self.output_tokens += tokens.output
-        if tokens.estimated:
-            self.estimated_tokens += tokens.input + tokens.output
-        if self.prices.set and (cost := self.prices.of_tokens(self.upstream, self.model, tokens)):
-            self._spend("model", self.upstream, cost)
+        self.overhead = max(0.0, seconds - self.waited)
 
     def _spend(self, kind: CostKind, name: str, cost: float) -> None:
         self.costs[kind, name] = self.costs.get((kind, name), 0.0) + cost
@@ -160,7 +161,8 @@ class Summary:
             kept.append(step)
 
 
-_TAKERS: dict[type, Callable[[Summary, Any, float], None]] = {
+# How each kind of step is taken, with the second at which it was told.
+TAKERS: dict[type, Callable[[Summary, Any, float], None]] = {
     Queued: Summary._queued,
     Received: Summary._received,
     Decided: Summary._decided,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
@@ -19,10 +20,10 @@ from opentelemetry.util.types import AttributeValue
 from providers.base import ProviderCall
 
 from . import trace_names as names
-from .contents import printable, whole_characters
+from .contents import LONGEST_NAME, printable, whole_characters
 from .counted import is_counted
 from .log import without_secrets
-from .observer import Listener, Observer
+from .observer import Hearer, Listener, Observer
 from .steps import (
     TOOLS,
     Forwarded,
@@ -38,7 +39,6 @@ from .steps import (
 )
 
 _SECOND = 1_000_000_000  # nanoseconds
-_LONGEST_NAME = 200  # characters: paths and models' names are the clients' words
 _LONGEST_CONTENT = 1000
 _NO_FAULT = ("ok", "client_left", "client_stalled", "client_cancelled")
 _STORED = re.compile(r"(/v1/(?:responses|models|groundwire/requests))/[^/]+")
@@ -46,6 +46,7 @@ _NOWHERE = (0, 401, 404, 405)  # nothing was sent, the key was refused, or no su
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 Attributes = dict[str, AttributeValue]
+Teller = Callable[["_Trace", Observer, Any], None]
 
 
 class Traces(Listener):
@@ -56,15 +57,17 @@ class Traces(Listener):
         self._contents = contents
         self._open: dict[Observer, _Trace] = {}
 
-    def told(self, request: Observer, step: Step) -> None:
-        if teller := _TELLERS.get(type(step)):
-            teller(self._trace_of(request), request, step)
+    def hearers(self) -> Mapping[type[Step], Hearer]:
+        return {kind: partial(self._tell, teller) for kind, teller in _TELLERS.items()}
 
     def ended(self, request: Observer) -> None:
         if request in self._open or is_counted(request):
             trace = self._trace_of(request)
             del self._open[request]
             trace.end(request)
+
+    def _tell(self, teller: Teller, request: Observer, step: Step) -> None:
+        teller(self._trace_of(request), request, step)
 
     def _trace_of(self, request: Observer) -> _Trace:
         """Begun when there is something to tell: only then the client's headers have been read."""
@@ -261,11 +264,11 @@ def _route(request: Observer) -> str:
     return "" if request.status in _NOWHERE else _shown(_STORED.sub(r"\1/{id}", request.path))
 
 
-def _shown(text: str, longest: int = _LONGEST_NAME) -> str:
+def _shown(text: str, longest: int = LONGEST_NAME) -> str:
     return without_secrets(printable(text, longest))
 
 
-_TELLERS: dict[type, Callable[[_Trace, Observer, Any], None]] = {
+_TELLERS: dict[type[Step], Teller] = {
     ModelAsked: _Trace.asked,
     ModelAnswered: _Trace.answered,
     ModelLeft: _Trace.left,

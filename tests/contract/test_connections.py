@@ -5,89 +5,13 @@ from __future__ import annotations
 import asyncio
 import gzip
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 import pytest
 
-from providers.web.egress import DIRECT
-from proxy.upstreams.connections import Connections, ConnectTimeout, NotConnected
-from proxy.upstreams.wire import Answer, BrokenOff, HungUp, NotHTTP
-
-SIZED = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 11\r\n\r\nhello world"
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6;x=y\r\n world\r\n0\r\nEnd: yes\r\n\r\n"
-TO_THE_END = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello world"
-EARLY = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
-
-Say = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-@dataclass
-class Server:
-    """`heads` are those of the questions that came, `opened` how many connections."""
-
-    connections: Connections
-    heads: list[bytes] = field(default_factory=list)
-    bodies: list[bytes] = field(default_factory=list)
-    opened: int = 0
-    closed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def ask(self, method: str = "POST", body: bytes = b"{}", patience: float | None = 30.0) -> Answer:
-        return await self.connections.ask(method, "/v1/chat", {"x-test": "yes"}, body, patience)
-
-
-@asynccontextmanager
-async def serving(say: Say, connect_timeout: float = 5.0) -> AsyncIterator[Server]:
-    """`say` is called for each question, until it closes the connection."""
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        server.opened += 1
-        try:
-            while not writer.is_closing():
-                head = await reader.readuntil(b"\r\n\r\n")
-                server.heads.append(head)
-                size = next(
-                    (int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-len")), 0
-                )
-                server.bodies.append(await reader.readexactly(size))
-                await say(reader, writer)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            server.closed.set()
-            writer.close()
-
-    listener = await asyncio.start_server(talk, "127.0.0.1", 0)
-    port = listener.sockets[0].getsockname()[1]
-    always = {"User-Agent": "test", "Authorization": "Bearer ours"}
-    server = Server(Connections(f"http://127.0.0.1:{port}", always, DIRECT, connect_timeout))
-    try:
-        yield server
-    finally:
-        server.connections.close()
-        listener.close()
-        await listener.wait_closed()
-
-
-def saying(*parts: bytes, close: bool = False) -> Say:
-    async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        for part in parts:
-            writer.write(part)
-            await writer.drain()
-            await asyncio.sleep(0)
-        if close:
-            writer.close()
-
-    return say
-
-
-async def whole(answer: Answer) -> bytes:
-    out = b""
-    with answer:
-        while data := await answer.read(30.0):
-            out += data
-    return out
+from providers.web.connections import Connections, ConnectTimeout, NotConnected, ProxyFailed
+from providers.web.egress import DIRECT, Egress, Proxy
+from providers.web.wire import BrokenOff, HungUp, NotHTTP
+from tests.fakes.scripted_server import CHUNKED, EARLY, SIZED, TO_THE_END, Flood, saying, serving, whole
 
 
 async def test_a_question_is_written_once_with_what_always_goes_along() -> None:
@@ -267,6 +191,28 @@ async def test_a_question_that_may_be_repeated_survives_a_connection_that_dies_w
     assert len(server.heads) == (3 if survives else 2)
 
 
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_proxy_that_no_longer_knows_us_is_told_from_the_server_on_a_connection_that_was_kept(
+    method: str,
+) -> None:
+    refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 2\r\n\r\nno"
+    told = iter([SIZED, refusal])
+
+    async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await saying(next(told))(reader, writer)
+
+    async with serving(say) as server:
+        port = server.connections._port
+        through = Egress(http=Proxy.read(f"http://127.0.0.1:{port}"))
+        connections = Connections("http://model.example", {}, through, 5.0)
+        assert await whole(await connections.ask(method, "/", {}, b"", 30.0)) == b"hello world"
+        with pytest.raises(ProxyFailed) as failed:
+            await connections.ask(method, "/", {}, b"", 30.0)
+        assert failed.value.kind == "credentials"
+        connections.close()
+    assert server.opened == 1
+
+
 async def test_who_says_more_than_was_asked_is_not_asked_again_there() -> None:
     forged = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged"
     async with serving(saying(SIZED + forged)) as server:
@@ -321,28 +267,12 @@ async def test_questions_that_overlap_have_connections_of_their_own() -> None:
 
 
 async def test_who_reads_slowly_lets_the_server_wait() -> None:
-    size = 64 << 20
-    sent = 0
-    stuck = asyncio.Event()
-
-    async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal sent
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
-        while sent < size:
-            writer.write(b"x" * 65536)
-            sent += 65536
-            try:
-                async with asyncio.timeout(0.5):
-                    await writer.drain()
-            except TimeoutError:
-                stuck.set()
-                await writer.drain()
-
-    async with serving(say) as server:
+    flood = Flood(64 << 20)
+    async with serving(flood) as server:
         answer = await server.ask()
-        await stuck.wait()
-        assert sent < size / 2
-        assert len(await whole(answer)) == size
+        await flood.stuck.wait()
+        assert flood.sent < flood.size / 2
+        assert len(await whole(answer)) == flood.size
 
 
 async def test_where_nobody_listens_no_connection_comes_about() -> None:
@@ -359,3 +289,64 @@ async def test_a_connection_that_takes_too_long_is_given_up() -> None:
     with pytest.raises(ConnectTimeout):
         await connections.ask("GET", "/", {}, b"", 30.0)
     listener.close()
+
+
+async def test_what_is_said_behind_a_body_is_no_header_of_the_next_answer() -> None:
+    told = [CHUNKED.replace(b"End: yes", b"Content-Encoding: br\r\nRetry-After: 9"), SIZED]
+
+    async def say(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(told.pop(0))
+
+    async with serving(say) as server:
+        with await server.ask() as answer:
+            assert await whole(answer) == b"hello world"
+        with await server.ask() as answer:
+            assert answer.headers.keys() == {b"content-type", b"content-length"}
+            assert await whole(answer) == b"hello world"
+    assert server.opened == 1
+
+
+@pytest.mark.parametrize("fed", [True, False])
+@pytest.mark.parametrize("endless", [b"X-%d: %s\r\n", b"more%d and more %s"])
+async def test_what_is_said_behind_a_body_has_an_end(endless: bytes, fed: bool) -> None:
+    async def say(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nBegin: ")
+        for number in range(2000):
+            writer.write(endless % (number, b"x" * 1000))
+            await writer.drain()
+        writer.write(b"\r\n\r\n")
+
+    async with serving(say) as server:
+        with await server.ask() as answer, pytest.raises(NotHTTP, match="behind"):
+            await (answer.feed(lambda _: True, 30.0) if fed else whole(answer))
+
+
+async def test_a_status_that_nobody_knows_is_a_servers_trouble() -> None:
+    async with serving(saying(SIZED.replace(b"200 OK", b"999 Denied"))) as server:
+        with await server.ask() as answer:
+            assert (answer.status, await answer.read(30.0)) == (502, b"hello world")
+
+
+async def test_who_answers_before_it_has_heard_all_is_not_asked_again_there() -> None:
+    """It may take the rest of the question for the next one, and somebody else would get the answer to that."""
+    talking: list[asyncio.Task[None] | None] = []
+    asked_twice = asyncio.Event()
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        talking.append(asyncio.current_task())
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(SIZED)
+        await asked_twice.wait()
+        writer.close()
+
+    listener = await asyncio.start_server(refuse, "127.0.0.1", 0, limit=1024)
+    port = listener.sockets[0].getsockname()[1]
+    connections = Connections(f"http://127.0.0.1:{port}", {}, DIRECT, 5.0)
+    for _ in range(2):
+        assert await whole(await connections.ask("POST", "/", {}, b"x" * (64 << 20), 5.0)) == b"hello world"
+    asked_twice.set()
+    await asyncio.gather(*filter(None, talking))
+    assert len(talking) == 2
+    connections.close()
+    listener.close()
+    await listener.wait_closed()

@@ -24,7 +24,7 @@ from proxy.values.events import Begun, Failed, Finished, TextDelta, UsageSeen
 from tests.fakes import anthropic_model, gemini_model
 from tests.fakes.anthropic_model import AnthropicServer
 from tests.fakes.gemini_model import GeminiServer
-from tests.fakes.model import ModelServer, Turn, call, text
+from tests.fakes.model import ModelServer, Turn, call, chunks, text
 from tests.fakes.ollama_model import OllamaServer
 from tests.fakes.vendor_model import ModelLane, hear
 
@@ -237,6 +237,21 @@ async def test_an_error_in_the_middle(lane: ModelLane) -> None:
     assert heard.failed.status >= 500
     assert heard.failed.error["message"].endswith("Overloaded.")
     assert Finished not in heard.kinds
+
+
+@on("fast")
+@pytest.mark.parametrize("end", ["\n\n", "\n", ""])
+@pytest.mark.parametrize(("code", "status"), [(503, 503), (401, 502)])
+async def test_an_error_in_a_stream_does_not_show_our_key(lane: ModelLane, end: str, code: int, status: int) -> None:
+    said = {"error": {"message": f"The key {KEY} will not do.", "code": code}}
+    begun = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks(text("The sky"))[:-2])
+    written = f"{begun}data: {json.dumps(said)}{end}".encode()
+    lane.server.script(Turn(body=written, content_type="text/event-stream"))
+    heard = await hear(lane.upstream(), body(lane.model))
+    assert heard.text == "The sky"
+    assert heard.failed is not None
+    assert heard.failed.status == status
+    assert KEY not in str(heard.failed)
 
 
 @every_lane

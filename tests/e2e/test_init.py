@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -178,6 +179,21 @@ def test_what_cannot_be_done_is_said(tmp_path: Path, arguments: list[str], says:
     assert says in done.stderr
     assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_is_full_leaves_the_old_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("mine")
+    path.chmod(0o600)
+    command = f"ulimit -f 0; exec {SCRIPT} init {' '.join(OFFLINE)} --force"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, env=environment(None), capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr.splitlines()[-1] == "config.yaml cannot be written: File too large."
+    assert (done.returncode, path.read_text(), list(tmp_path.iterdir())) == (2, "mine", [path])
+    groundwire(tmp_path, "init", *OFFLINE, "--force")
+    assert path.read_text().startswith("# Groundwire's configuration")
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_folder_that_nobody_may_write_to(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def described() -> set[tuple[str, str]]:
 
 def served(tmp_path: Path) -> set[tuple[str, str]]:
     edge: Any = build(config_of(tmp_path / "config.yaml", "upstreams: [{name: demo, type: demo}]"))
-    routes = [route for route in edge._app._app.routes if isinstance(route, Endpoint)]
+    routes = [route for route in edge._app._app.endpoints if isinstance(route, Endpoint)]
     return {
         (re.sub(r":path}", "}", route.path), method.lower()) for route in routes for method in route.methods or {"POST"}
     }

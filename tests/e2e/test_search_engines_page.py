@@ -66,7 +66,7 @@ def test_every_api_has_its_row_its_section_and_its_routes(tmp_path: Path) -> Non
     assert [anchor for _, anchor, _ in rows] == [name.lower().replace(" ", "-") for name in sections]
     named = {tuple(words.split()) for _, _, paths in rows for words in re.findall(r"`([A-Z]+ [^`?]+)", paths)}
     edge: Any = build(config_of(tmp_path / "config.yaml", "upstreams: [{name: demo, type: demo}]"))
-    routes = edge._app._app.routes
+    routes = edge._app._app.endpoints
     served = {(method, route.path) for route in routes for method in route.methods or ()}
     others = ("/v1", "/health", "/ready", "/metrics", "/openapi", "/page")
     ours = {(m, path) for m, path in served if not path.startswith(others)}

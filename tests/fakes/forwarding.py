@@ -5,12 +5,13 @@ leaps. Handed replies; hands back what was sent and when.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from providers.web.wire import Take
 from proxy.config.upstreams import UpstreamConfig
 from proxy.context import RequestContext
 from proxy.dialects.chat import ChatDialect, ChatWriter, decode
@@ -22,11 +23,37 @@ from proxy.upstreams.failures import masked, masked_failure
 from proxy.upstreams.fallback import Candidate, FallbackPlan
 from proxy.upstreams.transport import Broken, Reply
 from proxy.values.dialect import Dialect
-from proxy.values.errors import failure
+from proxy.values.errors import failure, truncated
 from proxy.values.events import Event, Failed
+from proxy.values.sse import DONE
 from proxy.watching.observer import Listener, Observer
 from tests.fakes.clock import in_leaping_time
 from tests.fakes.delivery import Wire
+
+# What upstreams say here
+ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n'
+HELLO = b'data: {"choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":null}]}\n\n'
+FINISH = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\n'
+ANSWER = ROLE + HELLO + FINISH + USAGE + DONE
+ERROR = b'data: {"error":{"message":"busy","type":"x","param":null,"code":"overloaded"}}\n\n'
+WHOLE = {
+    "object": "chat.completion",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 3, "completion_tokens": 2},
+}
+JSON = json.dumps(WHOLE).encode()
+CUT = Broken(truncated())
+
+
+def body(made: Any) -> bytes:
+    return b"".join(made.wire.bodies)
+
+
+def error(event: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(event.removeprefix(b"data: "))["error"]
+    return found
+
 
 KEY = "sk-canary-0123456789"
 DOWN = {"x-groundwire-search": "off; reason=header"}
@@ -50,10 +77,44 @@ def reply(*steps: Step, kind: str = "text/event-stream", **more: Any) -> Scripte
     return Scripted(steps, headers={"content-type": kind}, **more)
 
 
+class ScriptedBody:
+    """The body of one of its replies."""
+
+    def __init__(self, upstream: ScriptedUpstream, steps: Sequence[Step]) -> None:
+        self._upstream = upstream
+        self._steps = list(steps)
+        upstream.open += 1
+
+    @property
+    def is_whole(self) -> bool:
+        return not self._steps
+
+    async def read(self) -> bytes:
+        while self._steps:
+            step = self._steps.pop(0)
+            if isinstance(step, Broken):
+                raise step
+            if isinstance(step, bytes):
+                self._upstream.read += len(step)
+                return step
+            await asyncio.sleep(step)
+        return b""
+
+    async def feed(self, take: Take) -> bool:
+        while data := await self.read():
+            if not take(data):
+                return True
+        return False
+
+    def close(self) -> None:
+        self._upstream.open -= 1
+
+
 class ScriptedUpstream:
     """As much of a transport as the forwarder needs. Replies in turn, the last one for ever."""
 
     name = "scripted"
+    body: type[ScriptedBody] = ScriptedBody
 
     def __init__(self, *replies: Scripted) -> None:
         self._replies = replies
@@ -69,29 +130,14 @@ class ScriptedUpstream:
 
     async def aclose(self) -> None: ...
 
-    @asynccontextmanager
     async def forward(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes, *, streamed: bool = False
-    ) -> AsyncIterator[Reply]:
+    ) -> Reply:
         script = self._replies[min(self.asked, len(self._replies) - 1)]
         self.asked += 1
-        self.open += 1
-        try:
-            await asyncio.sleep(script.awaited)
-            failed = failure(script.status, "It refused.") if script.status >= 400 else None
-            yield Reply(script.status, script.headers, self._chunks(script.steps), failed)
-        finally:
-            self.open -= 1
-
-    async def _chunks(self, steps: Sequence[Step]) -> AsyncGenerator[bytes, None]:
-        for step in steps:
-            if isinstance(step, Broken):
-                raise step
-            if isinstance(step, bytes):
-                self.read += len(step)
-                yield step
-            else:
-                await asyncio.sleep(step)
+        await asyncio.sleep(script.awaited)
+        failed = failure(script.status, "It refused.") if script.status >= 400 else None
+        return Reply(script.status, script.headers, self.body(self, script.steps), failed)
 
     def unreadable(self, first: bytes, passed: str) -> Failed:
         return failure(502, "a page", code="upstream_bad_response")

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
 from proxy.callers.keys import ClientKeys
@@ -26,7 +27,7 @@ _ANSWER = re.compile(rb"HTTP/1\.1 (\d{3}) .*?\r\ncontent-length: (\d+)\r\n.*?\r\
 _ID = re.compile(rb"req_[0-9a-f]{24}")
 
 
-class _Transport(asyncio.Transport):
+class Transport(asyncio.Transport):
     def __init__(self, connection: Connection) -> None:
         super().__init__()
         self._connection = connection
@@ -97,22 +98,29 @@ def heard(pieces: Iterable[bytes], *, listeners: Sequence[Listener] = (), **serv
     return asyncio.run(_talk(pieces, listeners, ServerConfig(**server)))
 
 
-async def _talk(pieces: Iterable[bytes], listeners: Sequence[Listener], server: ServerConfig) -> Heard:
-    edge = Edge(say_back, server, ClientKeys([], _secret), lambda path, headers: ChatDialect(), listeners)
+def accepted(
+    server: ServerConfig, state: ServerState, listeners: Sequence[Listener] = (), app: ASGIApp = say_back
+) -> tuple[Connection, OpenConnections, Transport]:
+    """A connection that the listener has taken in, and that the event loop has not made yet."""
+    keys = ClientKeys(server.keys, _secret)
+    edge = Edge(app, server, keys, lambda path, headers: ChatDialect(), listeners)
     config = uvicorn.Config(edge, http="httptools", ws="none", lifespan="off", log_config=None, proxy_headers=False)
     others = OpenConnections(ConnectionLimits.of(server, 1024))
-    state = ServerState()
     connection = Connection(config, state, {}, edge, others, "10.0.0.1")
     others.add(connection)
-    transport = _Transport(connection)
+    return connection, others, Transport(connection)
+
+
+async def _talk(pieces: Iterable[bytes], listeners: Sequence[Listener], server: ServerConfig) -> Heard:
+    state = ServerState()
+    connection, others, transport = accepted(server, state, listeners)
     connection.connection_made(transport)
     held = 0
     for piece in pieces:
         connection.data_received(piece)
         await _settle(state)
-        held = max(
-            held, len(connection.url) + sum(map(len, map(b"".join, connection.headers))) if connection.scope else 0
-        )
+        headers = [*connection.headers, *connection._own]
+        held = max(held, len(connection.url) + sum(map(len, map(b"".join, headers))))
         if transport.over:
             break
     closed = transport.over

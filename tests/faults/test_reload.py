@@ -123,6 +123,17 @@ def test_keys_groups_limits_and_prices_change_and_the_rest_is_named(config: dict
         assert "Changed: nothing. Needs a restart: server.max_body," in proxy.reload(changed)
 
 
+def test_a_key_that_is_taken_away_opens_no_kept_connection(config: dict[str, Any], model: ModelServer) -> None:
+    model.script(*[text("Blue.")] * 4)
+    body = {"model": "m", "messages": [QUESTION]}
+    with Reloaded(with_keys(config, ALICE, BOB)) as proxy, httpx.Client(headers=as_who(ALICE), timeout=20) as client:
+        asked = [client.post(f"{proxy.root}/v1/chat/completions", json=body) for _ in range(2)]
+        assert "key alice removed" in proxy.reload(with_keys(config, BOB))
+        asked += [client.post(f"{proxy.root}/v1/chat/completions", json=body) for _ in range(2)]
+        assert [answer.status_code for answer in asked] == [200, 200, 401, 401]
+        assert len({answer.extensions["network_stream"].get_extra_info("client_addr") for answer in asked}) == 1
+
+
 def test_a_running_answer_keeps_what_it_had(config: dict[str, Any], model: ModelServer) -> None:
     model.script(text(*["word "] * 30, delay=0.05))
     with Reloaded(with_keys(config, ALICE, prices={"models": {"m": {"input": 100_000}}})) as proxy:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -64,6 +65,13 @@ def asked(named: NamedProvider) -> list[Any]:
 
 async def forever() -> None:
     await asyncio.Event().wait()
+
+
+async def test_all_that_a_provider_says_besides_its_hits_is_handed_on() -> None:
+    said: dict[str, Any] = {field.name: field.name for field in fields(SearchResults)}
+    given = SearchResults(**{**said, "results": (HIT, HIT)})
+    found = await SearchChain([member("a", given)]).search(QUERY)
+    assert found.results == replace(given, results=(HIT,))
 
 
 async def test_the_first_answer_wins() -> None:

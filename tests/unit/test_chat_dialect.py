@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from proxy.dialects.chat import Encoder, fold
+from proxy.dialects.chat import ChatWriter
 from proxy.values.events import (
     Begun,
     Citation,
@@ -50,7 +52,7 @@ def request(*, usage: bool = False) -> ChatRequest:
 
 
 def stream(events: list[Event], *, usage: bool = False, progress: bool = False, pieces: bool = False) -> list[Any]:
-    encoder = Encoder(request(usage=usage), progress=progress)
+    encoder = ChatWriter(request(usage=usage), progress=progress)
     data = b"".join(encoder.feed([e]) for e in events) if pieces else encoder.feed(events)
     decoder = SSEDecoder()
     payloads = decoder.feed(data)
@@ -99,7 +101,7 @@ PROOF = {"cited_text": "Air makes it blue.", "basis": "page"}
 
 def test_the_proof_of_a_citation() -> None:
     events = [PROVED if isinstance(event, Citation) else event for event in ANSWER]
-    for whole in (stream(events)[-2], json.loads(fold(events, request()))):
+    for whole in (stream(events)[-2], json.loads(ChatWriter(request()).fold(events))):
         said = whole["choices"][0].get("delta") or whole["choices"][0]["message"]
         place = said["annotations"][0]["url_citation"]
         assert {key: place[key] for key in place if key not in ("start_index", "end_index", "url", "title")} == {
@@ -128,6 +130,18 @@ def test_fed_in_pieces_it_is_the_same() -> None:
     assert plain(stream(ANSWER, usage=True)) == plain(stream(ANSWER, usage=True, pieces=True))
 
 
+@given(
+    st.lists(
+        st.text(st.sampled_from([",", '"', "\\", "a", "\n", "😀"]), min_size=1, max_size=4), min_size=2, max_size=6
+    )
+)
+@example([",", "a"])
+@example(["a", ",", ","])
+def test_pieces_that_came_together_stay_apart(pieces: list[str]) -> None:
+    events: list[Event] = [Begun("m"), TextDelta("".join(pieces), tuple(pieces)), Finished("stop")]
+    assert [d["content"] for d in deltas(stream(events)) if d.get("content")] == pieces
+
+
 def test_one_content_event_in_is_one_out() -> None:
     contents = [d["content"] for d in deltas(stream(ANSWER)) if d.get("content")]
     assert contents == [e.text for e in ANSWER if isinstance(e, TextDelta)]
@@ -154,7 +168,7 @@ def test_client_calls() -> None:
         {"index": 0, "function": {"arguments": ":1}"}},
         {"index": 1, "id": "b", "type": "function", "function": {"name": "g", "arguments": "{}"}},
     ]
-    message = json.loads(fold(events, request()))["choices"][0]["message"]
+    message = json.loads(ChatWriter(request()).fold(events))["choices"][0]["message"]
     assert message["content"] is None
     assert message["tool_calls"] == [
         {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x":1}'}, **signature},
@@ -170,7 +184,7 @@ def test_a_later_failure_is_one_bare_error_event() -> None:
 
 
 def test_fold_says_the_same_as_the_stream() -> None:
-    body = json.loads(fold(ANSWER, request()))
+    body = json.loads(ChatWriter(request()).fold(ANSWER))
     chunks = stream(ANSWER, usage=True)
     choice = body["choices"][0]
     assert body["object"] == "chat.completion"
@@ -191,9 +205,10 @@ def test_fold_says_the_same_as_the_stream() -> None:
 def test_any_text_survives(text: str) -> None:
     events: list[Event] = [Begun("m"), TextDelta(text), UsageSeen({}), Finished("stop")]
     assert "".join(d.get("content", "") for d in deltas(stream(events))) == text
-    assert json.loads(fold(events, request()))["choices"][0]["message"]["content"] == text
+    assert json.loads(ChatWriter(request()).fold(events))["choices"][0]["message"]["content"] == text
 
 
 def test_an_empty_answer_has_empty_content_and_no_annotations() -> None:
-    message = json.loads(fold([Begun("m"), UsageSeen({}), Finished("stop")], request()))["choices"][0]["message"]
+    body = ChatWriter(request()).fold([Begun("m"), UsageSeen({}), Finished("stop")])
+    message = json.loads(body)["choices"][0]["message"]
     assert message == {"role": "assistant", "content": "", "refusal": None}

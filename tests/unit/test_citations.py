@@ -410,7 +410,7 @@ def work(pieces: Sequence[str], style: CitationStyle, *, marking: bool = False) 
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        for piece in pieces:
+        for piece in (*pieces, "[1]"):  # for a marker all must be read that has passed before it
             citer.feed(piece)
         citer.flush()
     finally:

@@ -4,6 +4,7 @@ none is refused, in our own words, without holding more of it than it may.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterator
@@ -13,10 +14,12 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from uvicorn.server import ServerState
 
+from proxy.config.settings import ServerConfig
 from proxy.watching.observer import Listener, Observer
 from tests.fakes.bad_heads import CHUNKED, GET, HOST, POST, SHAPES
-from tests.fakes.wire import Heard, heard
+from tests.fakes.wire import Heard, accepted, heard
 
 MAX_HEAD = 2048
 ALL_BYTES = st.binary(max_size=200)
@@ -262,3 +265,42 @@ def test_whoever_watches_is_told_once(sent: bytes, line: tuple[Any, ...]) -> Non
     told = Told()
     heard([sent], listeners=[told], max_head=MAX_HEAD)
     assert told.lines == [line]
+
+
+# Before there is anything to read
+
+
+@pytest.mark.parametrize("way", ["make_room", "head_is_late"])
+async def test_one_that_must_go_before_the_loop_has_made_it_is_closed_when_it_is(way: str) -> None:
+    """On a machine that is too busy, a second may pass between the two."""
+    connection, others, transport = accepted(ServerConfig(), ServerState())
+    getattr(connection, way)()
+    connection.connection_made(transport)
+    assert transport.over
+    await asyncio.sleep(0.01)
+    assert not len(others)
+    assert transport.sent == b""
+
+
+# Requests that were sent before the answer to the one before them
+
+
+async def test_who_leaves_is_heard_by_the_answer_under_way_whatever_was_sent_behind_it() -> None:
+    heard_by: list[str] = []
+
+    async def wait(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        assert (await receive())["type"] == "http.disconnect"
+        heard_by.append(scope["path"])
+
+    state = ServerState()
+    connection, others, transport = accepted(ServerConfig(), state, app=wait)
+    connection.connection_made(transport)
+    for path in (b"/first", b"/second", b"/third"):
+        connection.data_received(b"GET %b HTTP/1.1\r\n%b\r\n" % (path, HOST))
+        await asyncio.sleep(0.01)
+    connection.connection_lost(None)
+    await asyncio.sleep(0.01)
+    assert heard_by == ["/first"]
+    assert not state.tasks
+    assert not len(others)

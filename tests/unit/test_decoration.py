@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.answering import decoration
 from proxy.answering.citations import Citer
 from proxy.answering.decoration import links_in, prose, strip_decoration
 from proxy.values.events import Citation, TextDelta
@@ -246,6 +247,32 @@ def test_numbers_taken(text: str, taken: int) -> None:
         assert strip_decoration([{"role": role, "content": text}]).highest_number == taken
         parts = [{"type": "image_url", "image_url": {"url": "[50]"}}, {"type": "text", "text": text}]
         assert strip_decoration([{"role": role, "content": parts}, user("[1]")]).highest_number == max(taken, 1)
+
+
+SAID = st.text(st.sampled_from("[]【】†()`~1203,: ab\n\u200a"), max_size=60)
+TALK = st.lists(
+    st.builds(
+        lambda role, text, parts, more: {
+            "role": role,
+            "content": [{"type": "text", "text": text}] if parts else text,
+            **more,
+        },
+        st.sampled_from(["system", "user", "assistant", "tool"]),
+        SAID.map(lambda text: text.replace("a", f"[[1]]({A})").replace("b", f"[[2]]({B})")),
+        st.booleans(),
+        st.sampled_from([{}, {}, {}, {"annotations": []}, {"search_results": []}]),
+    ),
+    max_size=5,
+)
+
+
+@given(TALK)
+def test_what_is_passed_over_holds_nothing(messages: list[dict[str, Any]]) -> None:
+    found = strip_decoration(messages)
+    reader = decoration._Reader(True, {})  # of every message
+    assert found.messages == [reader.read(message) for message in messages]
+    assert (found.highest_number, found.known_sources, found.claimed) == (reader.highest, reader.known, reader.claimed)
+    assert found.changed == (found.messages != messages)
 
 
 def test_no_messages() -> None:

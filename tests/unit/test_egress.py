@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from providers.web.egress import Bypass, Egress, Proxy, authority, check_exception, failing
-from providers.web.tunnel import Handshake, ProxyRefused, connect, handshake, shake_hands, socks5, status_of
+from providers.web.tunnel import Handshake, ProxyRefused, connect, handshake, shake_hands, socks5
 from tests.fakes.config import config, refusal
 from tests.fakes.egress import Authority
 
@@ -81,7 +81,6 @@ class TestAProxy:
 
     def test_its_refusals(self) -> None:
         assert [failing(status) for status in (407, 403, 502)] == ["credentials", "refused", "refused"]
-        assert [status_of(Exception(text)) for text in ("407 No", "no", "", "٤٠٧ x")] == [407, 502, 502, 502]
 
 
 class TestWhoIsReachedWithoutIt:
@@ -208,7 +207,8 @@ class TestHandshakes:
     def test_connect_refused(self, answer: bytes, status: int) -> None:
         with pytest.raises(ProxyRefused) as raised:
             driven(connect("example.org", 443), answer)
-        assert (raised.value.status, status_of(raised.value)) == (status, status)
+        assert raised.value.status == status
+        assert str(raised.value).startswith(f"{status} ")
 
     def test_socks(self) -> None:
         sent, rest = driven(socks5("example.org", 80), SOCKS_OK + b"server")

@@ -11,34 +11,28 @@ import pytest
 
 from proxy.upstreams.failures import timed_out
 from proxy.upstreams.transport import Broken
-from proxy.values.errors import truncated
 from proxy.values.sse import DONE, PING
-from proxy.watching.steps import FirstContent, Forwarded, ModelFailed, ModelLeft, Tokens
-from tests.fakes.forwarding import DOWN, KEY, ScriptedUpstream, cancelled, forwarded, forwarded_by, reply
-
-ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n'
-HELLO = b'data: {"choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":null}]}\n\n'
-FINISH = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
-USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\n'
-ANSWER = ROLE + HELLO + FINISH + USAGE + DONE
-ERROR = b'data: {"error":{"message":"busy","type":"x","param":null,"code":"overloaded"}}\n\n'
-WHOLE = {
-    "object": "chat.completion",
-    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}],
-    "usage": {"prompt_tokens": 3, "completion_tokens": 2},
-}
-JSON = json.dumps(WHOLE).encode()
-CUT = Broken(truncated())
-
-
-def body(made: Any) -> bytes:
-    return b"".join(made.wire.bodies)
-
-
-def error(event: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(event.removeprefix(b"data: "))["error"]
-    return found
-
+from proxy.watching.steps import FirstContent, Forwarded, ModelFailed, Tokens
+from tests.fakes.forwarding import (
+    ANSWER,
+    CUT,
+    DOWN,
+    ERROR,
+    FINISH,
+    HELLO,
+    JSON,
+    KEY,
+    ROLE,
+    USAGE,
+    WHOLE,
+    ScriptedUpstream,
+    body,
+    cancelled,
+    error,
+    forwarded,
+    forwarded_by,
+    reply,
+)
 
 # As it should be
 
@@ -378,48 +372,3 @@ def test_nobody_stands_in_once_something_was_said() -> None:
     made = forwarded_by(ScriptedUpstream(reply(ROLE, HELLO, CUT)), second)
     assert error(made.wire.bodies[-2])["code"] == "upstream_truncated"
     assert second.asked == 0
-
-
-# Time, and who leaves
-
-
-def test_time_runs_out_before_anything_was_sent() -> None:
-    for stream in (True, False):
-        made = forwarded(reply(ANSWER, awaited=60.0), deadline=5.0, stream=stream)
-        assert (made.wire.status, json.loads(made.wire.body)["error"]["code"]) == (504, "request_timeout")
-        assert set(made.wire.times) == {5.0}
-        assert made.observer.outcome == "request_timeout"
-
-
-def test_time_runs_out_in_a_stream() -> None:
-    made = forwarded(reply(ROLE, HELLO, 60.0, FINISH), deadline=5.0)
-    assert error(made.wire.bodies[-2])["code"] == "request_timeout"
-    assert made.wire.times[-1] == 5.0
-
-
-def test_time_that_runs_out_behind_done_changes_nothing() -> None:
-    made = forwarded(reply(4.99, ANSWER, 60.0), deadline=5.0)
-    assert made.wire.frames == [(4.99, ANSWER)]
-    assert made.observer.outcome == "ok"
-
-
-def test_a_server_that_goes_down_says_so_in_its_streams() -> None:
-    made = cancelled(reply(ROLE, HELLO, 60.0), after=5.0, stopping=True)
-    assert error(made.wire.bodies[-2])["code"] == "shutting_down"
-    assert cancelled(reply(ROLE, awaited=60.0), after=5.0, stopping=True).wire.sent == []
-
-
-def test_the_tokens_of_an_answer_that_broke_off_are_known() -> None:
-    counted = HELLO.replace(b'"choices"', b'"usage":{"prompt_tokens":7,"completion_tokens":1},"choices"')
-    left = cancelled(reply(ROLE, counted, 60.0, HELLO), after=5.0)
-    assert left.steps(ModelLeft) == [ModelLeft("up0", Tokens(7, 1))]
-    assert left.steps(Forwarded) == []
-    assert left.wire.bodies == [ROLE, counted]
-    broke = forwarded(reply(ROLE, counted, CUT))
-    assert broke.steps(ModelLeft) == [ModelLeft("up0", Tokens(7, 1))]
-    assert forwarded(reply(ROLE, counted, FINISH, DONE)).steps(ModelLeft) == []
-
-
-def test_who_leaves_behind_done_has_had_all_of_it() -> None:
-    made = cancelled(reply(ANSWER, 60.0), after=0.02)
-    assert made.observer.outcome == "ok"

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from proxy.watching.metric_parts import Count, Spread
 from proxy.watching.metrics import Metrics
 
 BOARD: dict[str, Any] = json.loads((Path(__file__).parents[2] / "docs" / "grafana.json").read_text(encoding="utf-8"))
@@ -35,11 +36,11 @@ WANTED = {
 def known() -> dict[str, set[str]]:
     """Every series that can be asked for, with its labels."""
     metrics = Metrics()
-    kinds = {family.name: family.type for family in metrics.collect()}
+    kinds = {family.name: family.type for family in metrics.families()}
     found = {name: set[str]() for name in kinds}
     for part in vars(metrics).values():
-        if hasattr(part, "family"):  # what is told with labels
-            found[part.family().name] = set(part._labels)
+        if isinstance(part, Count | Spread):  # what is told with labels
+            found[part.name] = set(part.labels)
     assert found["groundwire_requests"] == {"dialect", "upstream", "outcome"}
     series: dict[str, set[str]] = {}
     for name, labels in found.items():

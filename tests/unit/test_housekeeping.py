@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy.answering.housekeeping import SIGNALS, Said, is_housekeeping
+from proxy.answering.housekeeping import SIGNALS, Said, Signal, is_housekeeping
 from proxy.answering.offer import decide
 from proxy.dialects.chat import decode
 from proxy.values.messages import text_of
@@ -64,6 +64,16 @@ def test_signals_are_written_as_they_are_compared() -> None:
         assert signal.holds == signal.holds.lower()
 
 
+@pytest.mark.parametrize("signal", SIGNALS, ids=lambda signal: signal.begins[:30])
+def test_how_a_signal_is_spaced_and_in_what_letters_does_not_matter(signal: Signal) -> None:
+    text = " \n" + signal.begins.upper().replace(" ", "\t\u2003\n") + " " + signal.holds
+    role = "system" if signal.where == "system" else "user"
+    assert is_housekeeping({"messages": [{"role": role, "content": text}]})
+    assert is_housekeeping({"messages": [{"role": role, "content": [{"type": "text", "text": text}]}]})
+    assert not is_housekeeping({"messages": [{"role": role, "content": "x" + text}]})
+    assert not is_housekeeping({"messages": [{"role": "assistant", "content": text}]})
+
+
 def test_auto_steps_aside_and_says_why() -> None:
     assert decided(body_of(TITLE)) == "off; reason=background"
     assert decided(body_of(TITLE), mode="on_request") == "off; reason=not_requested"
@@ -80,6 +90,8 @@ def test_with_tools_of_the_clients_a_title_is_no_title() -> None:
     assert decided({**body_of(TITLE), "tools": tools}) == "offered; reason=auto"
 
 
-@pytest.mark.parametrize("messages", [[{}], [{"role": "user"}], [{"role": "user", "content": None}], [{"role": 3}]])
+@pytest.mark.parametrize(
+    "messages", [[{}], [{"role": "user"}], [{"role": "user", "content": None}], [{"role": 3}], [{"role": []}]]
+)
 def test_odd_messages_are_no_signal(messages: list[Any]) -> None:
     assert not is_housekeeping({"messages": messages})

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from proxy.upstreams import leaks
 from proxy.upstreams.leaks import LeakedCall, LeakReader
 
 ORDINARY = sorted((Path(__file__).parents[1] / "data" / "ordinary").glob("*.md"))
@@ -110,7 +111,7 @@ def test_the_shortest_texts_pass(text: str) -> None:
     assert passed(text, 1) == ([text] if text else [])
 
 
-def work(text: str, size: int) -> int:
+def work(text: str, size: int, tools: Mapping[str, Mapping[str, Any]] = TOOLS) -> int:
     """How many calls and returns, of Python and C functions, it takes to read the text in pieces of this size."""
     count = 0
 
@@ -118,11 +119,11 @@ def work(text: str, size: int) -> int:
         nonlocal count
         count += 1
 
-    reader = LeakReader(TOOLS)
     cut = pieces(text, size)
     before = sys.getprofile()
     sys.setprofile(seen)
     try:
+        reader = LeakReader(tools)
         for piece in cut:
             reader.feed(piece)
         reader.flush()
@@ -155,6 +156,18 @@ def test_hostile_text_takes_linear_work(unit: str) -> None:
 def test_plain_text_takes_few_steps_a_piece() -> None:
     text = "The tide is the rise and fall of the sea. " * 100
     assert work(text, 6) <= 30 * len(pieces(text, 6))
+
+
+def test_thousands_of_tools_cost_no_more_a_piece() -> None:
+    text = "The tide is the rise and fall of the sea. " * 100
+    many: dict[str, dict[str, Any]] = {f"weather_of_city_{n}": {} for n in range(2000)}
+    assert work(text, 6, many) <= 30 * len(pieces(text, 6)) + 4 * len(many)
+    for size in range(1, 40):
+        reader = LeakReader(many)
+        found = [made for piece in pieces("weather_of_city_1234[ARGS]{}", size) for made in reader.feed(piece)]
+        (call,) = [*found, *reader.flush()]
+        assert not isinstance(call, str)
+        assert call.name == "weather_of_city_1234"
 
 
 @pytest.mark.parametrize(
@@ -191,3 +204,14 @@ def test_odd_tools_do_no_harm() -> None:
     leak = "<function=f><parameter=a>1</parameter><parameter=b>2</parameter></function>"
     (call,) = [made for made in [*reader.feed(leak), *reader.flush()] if not isinstance(made, str)]
     assert call.arguments == '{"a":"1","b":2}'
+
+
+def test_names_without_measure_are_not_remembered() -> None:
+    """Clients choose them, and what is remembered stays."""
+    before = leaks._special.cache_info().currsize
+    reader = LeakReader({"x" * 1_000_000: {}, "web_search": {}})
+    assert leaks._special.cache_info().currsize == before
+    assert [*reader.feed("Nothing but words, and web_search"), *reader.flush()] == [
+        "Nothing but words, and ",
+        "web_search",
+    ]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from providers.base import Basis
 from providers.urls import canonical, encode_url
-from tools.ledger import MOST_GIVEN, MOST_KEPT, KnownSource, Ledger, joined
+from tools.ledger import MOST_GIVEN, MOST_KEPT, KnownSource, Ledger, Source, joined
 
 
 def test_numbers_count_on_from_the_highest_taken() -> None:
@@ -187,3 +189,10 @@ def test_a_conversation_that_grows_keeps_each_text_once() -> None:
         known = joined([known, kept])
     assert set(sizes) == {MOST_KEPT}
     assert all(source.given and source.basis == "page" for source in known.values())
+
+
+def test_a_source_of_which_other_texts_were_given_is_the_same_in_all_else() -> None:
+    names = [field.name for field in fields(Source)]
+    source = Source(*names)  # type: ignore[arg-type]  # each field holds its name, so that none can be mistaken
+    other = source.with_texts(("text",), "page")
+    assert {name for name in names if getattr(other, name) != name} == {"given", "basis"}

@@ -81,6 +81,15 @@ def test_lines_come_out_in_order_and_what_is_missing_is_counted(steps: list[int 
     assert queue.dropped == sum(item for item in taken if isinstance(item, int))
 
 
+def test_it_says_when_it_is_half_full() -> None:
+    queue = LineQueue(room=20)
+    assert queue.put("x" * 10)
+    assert not queue.put("x")
+    assert not queue.put("x" * 10), "nor is there room where one was lost"
+    queue.take()
+    assert queue.put("x")
+
+
 # The writer
 
 

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from providers.base import ProviderCall
 from proxy.config.prices import PricesConfig
 from proxy.watching.lag import LoopLag
-from proxy.watching.metrics import Metrics
+from proxy.watching.metrics import CONTENT_TYPE, Metrics
 from proxy.watching.observer import Observer
 from proxy.watching.prices import PriceList
 from proxy.watching.steps import (
@@ -335,6 +336,10 @@ def test_nothing_that_clients_or_servers_send_makes_a_series() -> None:
 
 
 # What is documented
+
+
+def test_its_form_is_named_as_prometheus_names_it() -> None:
+    assert CONTENT_TYPE == CONTENT_TYPE_LATEST
 
 
 def test_every_metric_is_documented_with_its_labels_and_every_documented_one_exists() -> None:

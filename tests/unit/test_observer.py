@@ -26,7 +26,7 @@ from proxy.watching.steps import (
     ToolCalled,
     tokens_in,
 )
-from proxy.watching.summary import _TAKERS, MOST_LISTED, Summary
+from proxy.watching.summary import MOST_LISTED, TAKERS, Summary
 
 
 class Notebook(Listener):
@@ -63,7 +63,7 @@ def summary(*steps: Step, every: float = 1.0) -> Summary:
     """The figures of these steps, one told each second."""
     made = Summary()
     for number, step in enumerate(steps, 1):
-        made.take(step, number * every)
+        TAKERS[type(step)](made, step, number * every)
     return made
 
 
@@ -172,7 +172,7 @@ def test_the_listener_in_the_documents_works(caplog: pytest.LogCaptureFixture) -
 
 
 def test_there_is_a_figure_for_every_kind_of_step() -> None:
-    assert set(_TAKERS) == set(get_args(Step))
+    assert set(TAKERS) == set(get_args(Step))
 
 
 def test_an_answer_in_two_rounds() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from providers.base import SearchQuery, SearchResult, SearchResults
+from providers.chain import Providers
 from tests.fakes.toolbox import Bench, Engine, one, open_page, search
 from tools import prompts
 from tools.options import ToolPolicy
@@ -59,6 +60,14 @@ def test_the_providers_that_may_be_named_are_listed() -> None:
     for only, names in ((None, ["engine0", "engine1"]), (frozenset({"engine1"}), ["engine1"])):
         search = toolbox.offered(live=True, only=only)[0]
         assert search.parameters["properties"]["provider"]["enum"] == names
+
+
+@pytest.mark.parametrize("live", [True, False])
+@pytest.mark.parametrize("only", [None, "private", frozenset({"engine0"}), frozenset({"nobody"})])
+def test_whether_there_is_any_tool_is_told_as_they_are_offered(live: bool, only: Providers) -> None:
+    toolbox = Bench().toolbox
+    for _ in range(2):
+        assert toolbox.has_any(live=live, only=only) is bool(toolbox.offered(live=live, only=only))
 
 
 async def test_one_day_for_all_of_a_request() -> None:

@@ -17,7 +17,7 @@ from providers.chain import Providers, ReadChain, SearchChain
 from providers.errors import ProviderError
 from providers.registry import NamedProvider
 from proxy.callers.caller import NOBODY, Caller
-from proxy.callers.permission import check_model, may_use, permission_of, plain_body
+from proxy.callers.permission import check_model, may_use, plain_body
 from proxy.config.keys import KeyPolicy
 from proxy.values.errors import RequestError
 from tests.fakes.config import config, refusal
@@ -85,11 +85,11 @@ async def test_a_provider_that_may_not_be_asked_is_not_even_named() -> None:
 
 
 def test_what_of_the_tools_a_caller_may_use() -> None:
-    assert permission_of(NOBODY) is EVERYTHING
-    assert permission_of(caller(search={"mode": "off"})) is EVERYTHING, "that is asked before"
-    assert permission_of(caller(search={"providers": "private"})) == Permission("private")
+    assert NOBODY.policy.search.permission is EVERYTHING
+    assert caller(search={"mode": "off"}).policy.search.permission is EVERYTHING, "that is asked before"
+    assert caller(search={"providers": "private"}).policy.search.permission == Permission("private")
     narrow = {"providers": ["a"], "allowed_domains": ["A.org"], "blocked_domains": ["b.a.org"]}
-    assert permission_of(caller(search=narrow)) == Permission(frozenset({"a"}), ("a.org",), ("b.a.org",))
+    assert caller(search=narrow).policy.search.permission == Permission(frozenset({"a"}), ("a.org",), ("b.a.org",))
 
 
 def test_unknown_providers_are_config_errors_with_their_line(tmp_path: Path) -> None:

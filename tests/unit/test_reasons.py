@@ -12,7 +12,7 @@ from proxy.answering import offer
 from proxy.watching import reasons
 from proxy.watching.reasons import OFF, OFFERED, why, why_decided
 from proxy.watching.steps import Cited, Decided, Forwarded, ModelAnswered, ModelAsked, Step, ToolCalled
-from proxy.watching.summary import Summary
+from proxy.watching.summary import TAKERS, Summary
 
 ROOT = Path(__file__).parents[2]
 ASKED = ModelAsked("up", "m")
@@ -33,7 +33,7 @@ def given_off() -> set[str]:
     chosen = found(r'"(tool_choice_\w+)"', "proxy/answering/offer.py")
     first = found(r'(?:SearchedFirst\(False, |Plan\(reason=)"(\w+)"', "proxy/answering/search_first.py")
     planned = found(r'self\._plan\([^()]*, "(\w+)"\)', "proxy/answering/query_plan.py")
-    aside = {reason for reason, _ in offer._STEPS_ASIDE}
+    aside = {reason for reason, *_ in offer._STEPS_ASIDE}
     return decided | chosen | first | planned | aside
 
 
@@ -128,5 +128,5 @@ def test_what_to_try_is_said_where_the_model_did_not_call() -> None:
 def summary(steps: list[Step]) -> Summary:
     made = Summary()
     for n, step in enumerate(steps):
-        made.take(step, float(n))
+        TAKERS[type(step)](made, step, float(n))
     return made

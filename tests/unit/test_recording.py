@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 import orjson
@@ -177,3 +178,23 @@ def test_every_step_that_holds_contents_can_be_emptied() -> None:
     for step in SEARCHED:
         if SECRETIVE in "".join(str(getattr(step, name)) for name in type(step).__slots__):
             assert type(step) in recording._LIGHTER
+
+
+@pytest.mark.parametrize(
+    ("kind", "lightened"),
+    [
+        (ModelAsked, {"model"}),
+        (ModelFailed, {"code"}),
+        (ToolBegan, {"contents"}),
+        (ToolCalled, {"contents"}),
+        (ProviderCall, {"asked"}),
+        (Cited, {"url", "title", "quote"}),
+    ],
+)
+def test_of_a_step_only_what_is_heavy_goes(kind: type[Step], lightened: set[str]) -> None:
+    held: dict[str, Any] = {field.name: 300 * field.name for field in fields(kind)}
+    if "contents" in held:
+        held["contents"] = CONTENTS
+    light, weight = recording._LIGHTER[kind](kind(**held), 0)
+    assert weight == 0
+    assert {name for name, value in held.items() if getattr(light, name) != value} == lightened

@@ -146,7 +146,7 @@ ONLY_HERE = ("refusal", "only searched", "custom", "cut custom call", "tools sou
 def test_both_dialects_say_the_same(script: str) -> None:
     events = SCRIPTS[script]
     response = fold(events)
-    whole = json.loads(chat.fold(events, ChatRequest({}, b"", "asked")))
+    whole = json.loads(chat.ChatWriter(ChatRequest({}, b"", "asked")).fold(events))
     answer = whole["choices"][0]["message"]
     assert text_of(response) == (answer["content"] or "")
     cited = [

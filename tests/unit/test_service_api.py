@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from email.utils import format_datetime
 
-import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +15,11 @@ from providers.errors import AuthFailed, NoResults, ProviderError, QuotaExceeded
 from providers.queries import days_of, google_time, with_sites
 from providers.rows import as_day, part, records
 from providers.settings import check_base_url
+from providers.web.service_wire import ServiceAnswer
+
+
+def answer(status: int, headers: dict[str, str], content: bytes = b"") -> ServiceAnswer:
+    return ServiceAnswer(status, {name.lower().encode(): value.encode() for name, value in headers.items()}, content)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +101,7 @@ def test_google_time(time_range: TimeRange, tbs: str | None) -> None:
     ],
 )
 def test_how_long_to_wait(headers: dict[str, str], wait: float | None) -> None:
-    assert _wait(httpx.Headers(headers)) == wait
+    assert _wait(answer(429, headers)) == wait
 
 
 @pytest.mark.parametrize(
@@ -110,7 +114,7 @@ def test_how_long_to_wait(headers: dict[str, str], wait: float | None) -> None:
     ],
 )
 def test_a_plan_comes_back_with_the_last_window(headers: dict[str, str], wait: float | None) -> None:
-    assert _wait(httpx.Headers(headers), plan=True) == wait
+    assert _wait(answer(429, headers), plan=True) == wait
 
 
 @pytest.mark.parametrize(
@@ -126,20 +130,20 @@ def test_a_plan_comes_back_with_the_last_window(headers: dict[str, str], wait: f
 def test_an_error_of_the_services_own_carries_the_wait_of_the_headers(own: ProviderError, wait: float | None) -> None:
     api = ServiceApi("Test", "http://localhost", timeout=1, translate=lambda status, body: own)
     with pytest.raises(type(own)) as caught:
-        api.decode(httpx.Response(432, headers={"Retry-After": "7"}, content=b"{}"))
+        api.decode(answer(432, {"Retry-After": "7"}, b"{}"))
     assert (caught.value, caught.value.retry_after) == (own, wait)
 
 
 def test_a_used_up_plan_carries_the_wait() -> None:
     with pytest.raises(QuotaExceeded) as caught:
-        ServiceApi("Test", "http://localhost", timeout=1).decode(httpx.Response(402, headers={"Retry-After": "77"}))
+        ServiceApi("Test", "http://localhost", timeout=1).decode(answer(402, {"Retry-After": "77"}))
     assert caught.value.retry_after == 77
 
 
 def test_half_an_emoji_does_not_cost_the_answer() -> None:
     api = ServiceApi("Test", "http://localhost", timeout=1)
     body = rb'{"rows": [{"title": "Party \ud83d", "url": "https://a.org/"}, {"title": "b", "url": "https://b.org/"}]}'
-    found = api.found(api.decode(httpx.Response(200, content=body))["rows"], snippet=())
+    found = api.found(api.decode(answer(200, {}, body))["rows"], snippet=())
     assert [hit.url for hit in found.results] == ["https://a.org/", "https://b.org/"]
 
 
@@ -149,7 +153,7 @@ def test_a_base_has_no_slash_at_its_end() -> None:
 
 def test_a_moment_to_come() -> None:
     reset = int(datetime.now(UTC).timestamp()) + 1000
-    wait = _wait(httpx.Headers({"X-RateLimit-Reset": str(reset)}))
+    wait = _wait(answer(429, {"X-RateLimit-Reset": str(reset)}))
     assert wait is not None
     assert 800 < wait <= 1000
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from providers.base import SearchQuery, SearchResult
 from providers.chain import SearchChain
@@ -19,6 +20,7 @@ from tools.base import BadArguments, ToolCall, decode_arguments
 from tools.ledger import Ledger
 from tools.options import SessionOptions, ToolPolicy
 from tools.toolbox import Toolbox
+from tools.web_search import SearchArguments
 
 # Arguments as models write them
 
@@ -353,3 +355,20 @@ async def test_secrets_do_not_leave(secret: str) -> None:
     assert all("looks like a key" in result.text for result in results)
     assert bench.engine.asked == []
     assert bench.shelf.read_urls == []
+
+
+async def test_no_argument_of_a_search_lets_a_secret_out() -> None:
+    secret = "client-key-1"
+    bench = Bench()
+    tried = set()
+    for name in SearchArguments.model_fields:
+        for value in (secret, [secret]):
+            try:
+                SearchArguments.model_validate({"query": "tea", name: value})
+            except ValidationError:
+                continue
+            tried.add(name)
+            result = await one(bench.session(secrets=[secret]), search({"query": "tea", name: value}))
+            assert "looks like a key" in result.text, name
+    assert tried == {"query", "allowed_domains", "blocked_domains", "category", "provider"}
+    assert bench.engine.asked == []

@@ -122,6 +122,33 @@ def test_in_a_long_turn_the_rest_waits_for_the_next() -> None:
     played(play)
 
 
+@pytest.mark.parametrize("before", [0.0, 0.001, 0.004, 0.0049, 0.0051, 0.007, 0.02])
+def test_whenever_a_long_turn_begins_it_is_cut_after_the_same_time_or_half_of_it(before: float) -> None:
+    async def play(server: Server) -> None:
+        assert server.turns.open()
+        await asyncio.sleep(before)
+        began = server.now
+        while server.turns.open():
+            server.work(0.0001)
+        assert 0.005 - 0.0002 < server.now - began < 0.01 + 0.0002
+
+    played(play)
+
+
+def test_while_nobody_waits_hardly_anything_is_asked_of_the_loop() -> None:
+    async def play(server: Server) -> None:
+        timers = set()
+        for _ in range(1000):
+            assert server.turns.open()
+            timers.add(server.turns._timer)
+            assert not server.turns._in_turn, "the end of this round was asked for"
+            server.work(0.0001)
+            await asyncio.sleep(0)
+        assert len(timers) <= 20  # in a tenth of a second
+
+    played(play)
+
+
 def test_a_burst_is_served_whole_and_in_order() -> None:
     async def play(server: Server) -> None:
         seen = Seen()

@@ -32,7 +32,7 @@ def drained(lines: WaitingLines[str], now: float = 0.0) -> list[str]:
 def test_lines_take_turns_however_long_one_is() -> None:
     lines = lines_of("a1", "a2", "a3", "a4", "b1", "c1", "c2")
     assert drained(lines) == ["a1", "b1", "c1", "a2", "c2", "a3", "a4"]
-    assert not lines
+    assert lines.size == 0
 
 
 def test_one_who_comes_to_a_long_line_of_others_is_next_but_one() -> None:
@@ -69,7 +69,7 @@ def test_no_more_are_refused_at_once_than_may_be() -> None:
     lines = lines_of("a1", "a2", "a3", "b1")
     assert lines.overdue(PATIENCE, 2) == ["a1", "a2"]
     assert lines.overdue(PATIENCE, 2) == ["a3", "b1"]
-    assert len(lines) == 0
+    assert lines.size == 0
 
 
 def test_in_an_overload_the_newest_of_a_long_line_go_first_and_the_oldest_are_told_soon() -> None:
@@ -166,8 +166,7 @@ class Waiting(RuleBasedStateMachine):
 
     @invariant()
     def all_are_counted(self) -> None:
-        assert len(self.lines) == len(self.waiting)
-        assert bool(self.lines) == bool(self.waiting)
+        assert self.lines.size == len(self.waiting)
 
     def teardown(self) -> None:
         """Nobody stands there for ever."""

@@ -4,12 +4,12 @@ between. Handed pieces by the encoder; hands on plain JSON objects.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
+from providers.random_ids import random_id
 from tools.base import WEB_SEARCH
 
 from ...upstreams.calls import ArgumentReader
@@ -120,7 +120,7 @@ class ServerCallBlock(Block):
     def __init__(self, index: int, tool: str, given: Mapping[str, Any], *, beyond: bool = False) -> None:
         super().__init__(index)
         self.beyond = beyond
-        self.id = "srvtoolu_" + secrets.token_hex(12)
+        self.id = "srvtoolu_" + random_id()
         self.tool = tool
         self.input = dict(given)
 

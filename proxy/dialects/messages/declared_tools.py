@@ -6,8 +6,10 @@ vendor knows them. For a name that the model calls it knows what the client call
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from providers.records import dataclass
 
 from ...values.errors import RequestError, quoted, refuse
 from ..search import is_hosted_search

@@ -9,7 +9,7 @@ from functools import partial
 
 import orjson
 
-from providers.apart import apart
+from providers.apart import WORTH_A_THREAD, in_thread
 
 from ...answering.turns import keys_in
 from ...store.store import Store
@@ -37,10 +37,12 @@ class MessagesDialect:
         self._models = models
 
     async def decode(self, raw: bytes, owner: str) -> Decoded:
-        asked = await apart(len(raw), decode, raw)
+        is_short = len(raw) < WORTH_A_THREAD
+        asked = decode(raw) if is_short else await in_thread(decode, raw)
         model, accepted = await self._model(asked.model, owner)
         handles = Handles(await self._store.secret(), owner)
-        talk = await apart(len(raw), conversation, asked.system, asked.messages, asked.tools, handles)
+        read = partial(conversation, asked.system, asked.messages, asked.tools, handles)
+        talk = read() if is_short else await in_thread(read)
         request = ChatRequest(
             {**asked.body, "model": model, "messages": talk.messages},
             asked.raw,

@@ -7,12 +7,12 @@ is cut behind each citation, are blocks for clients that named such a tool; for 
 from __future__ import annotations
 
 import re
-import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import orjson
 
+from providers.random_ids import random_id
 from tools.base import OPEN_PAGE, WEB_SEARCH
 
 from ...values.events import (
@@ -62,7 +62,7 @@ class Encoder:
         self._stop_words = request.body.get("stop") or ()
         self._handles = handles
         self._head: dict[str, Any] = {
-            "id": "msg_" + secrets.token_hex(12),
+            "id": "msg_" + random_id(),
             "type": "message",
             "role": "assistant",
             "model": request.model,
@@ -103,10 +103,10 @@ class Encoder:
                 if self._cites:
                     text = self._say_until(event.start, text)
                     self._cite(event)
-            else:
+            elif type(event) in _TAKERS:
                 self._say(text)
                 text = ""
-                self._take(event)
+                _TAKERS[type(event)](self, event)
         self._say(text)
 
     @property
@@ -119,25 +119,11 @@ class Encoder:
             waited, self._later = self._later, []
             self._feed(waited)
 
-    def _take(self, event: Event) -> None:
-        if isinstance(event, Begun):
-            self._begin(event)
-        elif isinstance(event, ReasoningDelta):
-            self._reason(event)
-        elif isinstance(event, ToolCallDelta):
-            self._call(event)
-        elif isinstance(event, ToolStarted):
-            self._start(event)
-        elif isinstance(event, ToolFinished):
-            self._finish_tool(event)
-        elif isinstance(event, RoundFinished):
-            self._finish_round(event)
-        elif isinstance(event, UsageSeen):
-            self._usage = as_usage(event.usage)
-        elif isinstance(event, Finished):
-            self._finish(event)
-        elif isinstance(event, Failed):
-            self._out.append(error_event(event))
+    def _count(self, event: UsageSeen) -> None:
+        self._usage = as_usage(event.usage)
+
+    def _fail(self, event: Failed) -> None:
+        self._out.append(error_event(event))
 
     def _begin(self, event: Begun) -> None:
         self._head["model"] = event.model or self._head["model"]
@@ -351,6 +337,19 @@ class Encoder:
         self._head |= ended
         self._send("message_delta", delta=ended, usage=self._usage)
         self._send("message_stop")
+
+
+_TAKERS: dict[type, Callable[[Encoder, Any], None]] = {
+    Begun: Encoder._begin,
+    ReasoningDelta: Encoder._reason,
+    ToolCallDelta: Encoder._call,
+    ToolStarted: Encoder._start,
+    ToolFinished: Encoder._finish_tool,
+    RoundFinished: Encoder._finish_round,
+    UsageSeen: Encoder._count,
+    Finished: Encoder._finish,
+    Failed: Encoder._fail,
+}
 
 
 def _told(event: RoundFinished) -> dict[str, ToldCall]:

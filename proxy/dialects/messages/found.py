@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from providers.records import dataclass
 from tools.base import WEB_SEARCH
 from tools.ledger import Source
 
@@ -113,7 +114,7 @@ class ShownCalls:
 
     @property
     def ended(self) -> bool:
-        return any(call.finished for call in self._running.values())
+        return bool(self._running) and any(call.finished for call in self._running.values())
 
     def take(self, told: Mapping[str, ToldCall]) -> list[ShownCall]:
         """Those that have ended, in their order, with what is told of them."""

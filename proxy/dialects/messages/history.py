@@ -9,12 +9,13 @@ carry our key our blocks are left out altogether: what belongs there is kept in 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import orjson
 
 from providers.base import Basis
+from providers.records import dataclass
 from tools.base import OPEN_PAGE, WEB_SEARCH
 from tools.ledger import KnownSource
 

@@ -6,11 +6,12 @@ the body of a Chat Completions request, and what the answer must look like. Bad 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
+from providers.records import dataclass
 from tools.base import OPEN_PAGE, WEB_SEARCH
 
 from ...values.errors import refuse
@@ -157,6 +158,8 @@ def _effort(given: Mapping[str, Any]) -> str:
 
 def _bounded(search: SearchOptions, tools: DeclaredTools) -> SearchOptions:
     """How often the server tools may be used: each has a count of its own."""
+    if not tools.hosted:
+        return search
     searches, pages = _most_uses(tools, "web_search"), _most_uses(tools, "web_fetch")
     return replace(search, max_searches=searches, max_pages=pages)
 

@@ -8,15 +8,15 @@ from functools import partial
 
 import orjson
 
-from providers.apart import apart
-from tools.ledger import joined
+from providers.apart import WORTH_A_THREAD, in_thread
+from tools.ledger import KnownSource, joined
 
 from ...values.dialect import REQUEST_ID, Decoded
 from ...values.events import Failed
 from ...values.request import ChatRequest, CitationStyle
 from ...values.sse import PING, encode
 from .background import BackgroundWriter
-from .history import bare_references, conversation, instructions, references
+from .history import KnownItem, bare_references, conversation, instructions, references
 from .request import decode
 from .state import Chain, ResponseState
 from .writer import ResponseWriter
@@ -32,12 +32,16 @@ class ResponsesDialect:
         self._state = state
 
     async def decode(self, raw: bytes, owner: str) -> Decoded:
-        asked = await apart(len(raw), decode, raw)
+        is_short = len(raw) < WORTH_A_THREAD
+        asked = decode(raw) if is_short else await in_thread(decode, raw)
         chain = Chain()
         if asked.previous_response_id:
             chain = await self._state.chain(owner, asked.previous_response_id, "previous_response_id")
-        known, cited = await self._state.known(owner, references(asked), bare_references(asked))
-        talk = await apart(len(raw), conversation, asked, chain.messages, known, chain.items)
+        known, cited = dict[str, KnownItem](), dict[int, KnownSource]()
+        if named := references(asked):
+            known, cited = await self._state.known(owner, named, bare_references(asked))
+        read = partial(conversation, asked, chain.messages, known, chain.items)
+        talk = read() if is_short else await in_thread(read)
         # In the background events are made whoever listens: somebody may later.
         as_stream = {"stream": True, "stream_options": {"include_usage": True}} if asked.background else {}
         request = ChatRequest(

@@ -10,7 +10,7 @@ ours is listed among the tools.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -25,7 +25,6 @@ from ...values.events import (
     Finished,
     ReasoningDelta,
     RoundFinished,
-    SearchedFirst,
     StepTold,
     TextDelta,
     ToolCallDelta,
@@ -91,44 +90,27 @@ class Encoder:
 
     def feed(self, events: Iterable[Event]) -> bytes:
         for event in events:
-            if isinstance(event, TextDelta) and self._open is not None and self._open.kind == "output_text":
+            if type(event) is TextDelta and self._open is not None and self._open.kind == "output_text":
                 self._position += len(event.text)
                 self._write(self._open, event.text)
-            elif not self._over and not isinstance(event, SearchedFirst):
-                self._take(event)
+            elif type(event) in _TAKERS and not self._over:
+                _TAKERS[type(event)](self, event)
         return self._taken()
 
     def _taken(self) -> bytes:
         out, self._out = b"".join(self._out), []
         return out
 
-    def _take(self, event: Event) -> None:
-        if isinstance(event, Begun):
-            self._begin_answer(event)
-        elif isinstance(event, TextDelta):
-            self._position += len(event.text)
-            self._say("output_text", event.text)
-        elif isinstance(event, Citation):
-            self._cite(event)
-        elif isinstance(event, ReasoningDelta):
-            self._think(event)
-        elif isinstance(event, ToolCallDelta):
-            self._call(event)
-        elif isinstance(event, ToolStarted):
-            self._start(event)
-        elif isinstance(event, ToolFinished):
-            self._finish_tool(event)
-        elif isinstance(event, RoundFinished):
-            self._finish_round(event)
-        elif isinstance(event, UsageSeen):
-            self._usage = event.usage
-        elif isinstance(event, Finished):
-            self._close_answer(event.reason)
-            self._send_end()
-        elif isinstance(event, Failed):
-            self._fail(event.error)
-        elif isinstance(event, StepTold):
-            self._show_step(event)
+    def _take_text(self, event: TextDelta) -> None:
+        self._position += len(event.text)
+        self._say("output_text", event.text)
+
+    def _count(self, event: UsageSeen) -> None:
+        self._usage = event.usage
+
+    def _finish(self, event: Finished) -> None:
+        self._close_answer(event.reason)
+        self._send_end()
 
     def queue(self) -> bytes:
         """What is made in the background says so before anybody was asked."""
@@ -318,8 +300,9 @@ class Encoder:
         else:
             self._head |= {"status": "completed", "completed_at": int(time.time())}
 
-    def _fail(self, error: Mapping[str, Any]) -> None:
+    def _fail(self, event: Failed) -> None:
         """The error as clients raise it, then the response as far as it came. What was open stays undone."""
+        error = event.error
         if not self._sent:  # it is all that there is, in a stream that pings have begun
             self._begin_answer(Begun())
         self._leave_undone()
@@ -341,6 +324,22 @@ class Encoder:
         for item in self._items:
             if item.status in ("in_progress", "searching"):
                 item.status = "failed" if isinstance(item, Searched) else "incomplete"
+
+
+_TAKERS: dict[type, Callable[[Encoder, Any], None]] = {
+    Begun: Encoder._begin_answer,
+    TextDelta: Encoder._take_text,
+    Citation: Encoder._cite,
+    ReasoningDelta: Encoder._think,
+    ToolCallDelta: Encoder._call,
+    ToolStarted: Encoder._start,
+    ToolFinished: Encoder._finish_tool,
+    RoundFinished: Encoder._finish_round,
+    UsageSeen: Encoder._count,
+    Finished: Encoder._finish,
+    Failed: Encoder._fail,
+    StepTold: Encoder._show_step,
+}
 
 
 def _is_message(item: Item) -> bool:

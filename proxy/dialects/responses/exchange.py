@@ -5,12 +5,13 @@ places, such as an image in the client's item and in the message made of it, is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import orjson
 
 from providers.apart import apart
+from providers.records import dataclass
 from tools.ledger import KnownSource, source_rows, sources_from
 
 _FORMAT = 1

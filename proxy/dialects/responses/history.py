@@ -9,10 +9,11 @@ first counts. A search that the store has forgotten, and thinking that it never 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
+
+from providers.records import dataclass
 
 from ...answering.turns import bare
 from ...values.errors import refuse

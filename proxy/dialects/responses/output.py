@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Literal
 
 import orjson
 
+from providers.records import dataclass
 from tools.ledger import Source
 from tools.toolbox import tool_named
 

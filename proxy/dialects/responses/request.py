@@ -8,10 +8,12 @@ must be asked first.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import orjson
+
+from providers.records import dataclass
 
 from ...values.errors import refuse
 from ...values.request import SearchOptions, check_length, json_object
@@ -80,7 +82,8 @@ def decode(raw: bytes) -> ResponsesRequest:
     added = {f"input[{i}].tools": item["tools"] for i, item in enumerate(items) if declares_tools(item)}
     tools = declared_tools(given.get("tools") or [], added)
     search, body = take_out_search(_body(given, tools))
-    search = replace(search, max_calls=given.get("max_tool_calls"))
+    if given.get("max_tool_calls") is not None:
+        search = replace(search, max_calls=given["max_tool_calls"])
     include = frozenset(given.get("include") or ())
     return ResponsesRequest(
         raw=raw,

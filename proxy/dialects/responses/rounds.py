@@ -6,8 +6,10 @@ Calls of ours that no item was shown for come back with the next item that clien
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from providers.records import dataclass
 
 from .declared_tools import DeclaredTools
 from .history import KnownItem, hidden

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import orjson
 
 from providers.apart import apart
+from providers.records import dataclass
 from tools.ledger import KnownSource, joined, source_rows, sources_from, without_texts
 
 from ...answering.turns import bare

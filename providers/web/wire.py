@@ -1,9 +1,9 @@
-"""One connection to a model's server: HTTP/1.1, read by httptools. Handed bytes by the event loop and a question to
-write; hands on an `Answer`, whose body is read as it comes. Who reads slowly lets the server wait.
+"""One connection to a model's server or a service: HTTP/1.1, read by httptools. Handed bytes by the event loop and a
+question to write; hands on an `Answer`, whose body is read as it comes. Who reads slowly lets the server wait.
 
-Why not a client library: what a proxied token costs is decided here. aiohttp took half of the CPU time of a forwarded
-request and of a chunk (`bench/results/`), httpx ten times as much. What we need of HTTP is little: one question at a
-time, an answer by length, by chunks or to the end, and a connection that is kept.
+Why not a client library: what a proxied token and a search cost is decided here. aiohttp took half of the CPU time of a
+forwarded request and of a chunk (`bench/results/`), httpx ten times as much. What we need of HTTP is little: one
+question at a time, an answer by length, by chunks or to the end, and a connection that is kept.
 """
 
 from __future__ import annotations
@@ -19,9 +19,14 @@ import httptools
 _MOST_WAITING = 32 * 1024  # bytes that may wait for a slow client before the model's server has to
 _LARGEST_HEAD = 64 * 1024
 _MOST_HEADERS = 200
+_STATUSES = range(600)  # that HTTP knows
+_NO_STATUS = 502  # what any other one counts as (RFC 9110, 15): nobody could hand it on
 _MOST_INFLATED = 1 << 20  # bytes at once of a body that was compressed
+_PACKED = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}  # as zlib knows them
 _LOOK_EVERY = 5.0  # seconds between two looks at how long somebody has waited
 _FOREVER = float("inf")
+
+Take = Callable[[bytes], bool]  # takes a piece of a body; whether it can take the next one at once
 
 
 class WireError(Exception):
@@ -51,8 +56,7 @@ class Answer:
         self._rest = b""
         self.status = status
         self.headers = headers
-        encoding = headers.get(b"content-encoding")
-        self._inflating = _Inflating(encoding) if encoding and encoding != b"identity" else None
+        self._inflating: _Inflating | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -67,6 +71,11 @@ class Answer:
             self._wire.abort()
             self._wire = None
 
+    @property
+    def is_whole(self) -> bool:
+        """Has all of its body come?"""
+        return self._wire is None
+
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("utf-8", "surrogateescape")
 
@@ -80,6 +89,17 @@ class Answer:
     def media_type(self) -> str:
         return self.header(b"content-type").partition(";")[0].strip().lower()
 
+    def unpack(self) -> None:
+        """From here on `read` hands on what was packed in the body. Before this it hands on the body as it came."""
+        encoding = self.headers.get(b"content-encoding")
+        if not encoding or encoding == b"identity":
+            return
+        bits = _PACKED.get(encoding.strip().lower())
+        if bits is None:
+            self.close()
+            raise NotHTTP("its body has an encoding that was not asked for")
+        self._inflating = _Inflating(bits)
+
     async def read(self, patience: float | None) -> bytes:
         """What has come by now; nothing at the end. `TimeoutError` where nothing comes for `patience` seconds."""
         if self._inflating is not None:
@@ -90,6 +110,18 @@ class Answer:
             await self._wire.more(patience)
         data, self._rest = self._rest, b""
         return data
+
+    async def feed(self, take: Take, patience: float | None) -> bool:
+        """Hands each piece to `take` in the very moment in which it comes: a task that waits for it would cost a round
+        of the event loop and as much time again. True when `take` wants no more for now, False at the end."""
+        while self._wire is not None and self._inflating is None:
+            data = self._wire.taken()
+            if not (take(data) if data else await self._wire.fed(take, patience)):
+                return True
+        while data := await self.read(patience):
+            if not take(data):
+                return True
+        return False
 
     async def _read_inflated(self, inflating: _Inflating, patience: float | None) -> bytes:
         self._inflating = None  # read as it comes
@@ -111,10 +143,7 @@ class _Inflating:
     """A body that was compressed although we asked for none that is. A little of it may hold very much, so no more is
     unpacked at once than a reader takes."""
 
-    def __init__(self, encoding: bytes) -> None:
-        bits = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}.get(encoding.strip().lower())
-        if bits is None:
-            raise NotHTTP("its body has an encoding that was not asked for")
+    def __init__(self, bits: int) -> None:
         self._inflate = zlib.decompressobj(bits)
         self._packed = b""
 
@@ -141,7 +170,7 @@ class Wire(asyncio.Protocol):
     """`freed` is told when it may be asked again. One question at a time."""
 
     def __init__(self, freed: Callable[[Wire], None]) -> None:
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._freed = freed
         self._transport: asyncio.Transport | None = None
         self._parts: list[bytes] = []  # of the body, not read yet
@@ -153,11 +182,13 @@ class Wire(asyncio.Protocol):
         self._head: asyncio.Future[Answer] | None = None  # awaited by whoever has asked
         self._answer: Answer | None = None  # whose body is under way
         self._bodiless = False
-        self._head_size = 0
+        self._unmoved = 0  # bytes since the question, or since the last of the body, that were nothing of a body
         self._waiting = 0  # bytes that were not taken
         self._paused = False
         self._error: Exception | None = None
-        self._waiter: asyncio.Future[None] | None = None  # for more of a body
+        self._waiter: asyncio.Future[bool] | None = None  # for more of a body
+        self._take: Take | None = None  # or who is handed what comes, until `_waiter` is done
+        self._patience = _FOREVER
         self._until = _FOREVER  # when whoever waits has waited long enough
         self._timer: asyncio.TimerHandle | None = None
         self._looks_at = _FOREVER
@@ -172,9 +203,9 @@ class Wire(asyncio.Protocol):
     async def ask(self, question: Sequence[bytes], patience: float | None, *, bodiless: bool = False) -> Answer:
         """`bodiless`: the answer has no body, whatever its head says."""
         assert self._transport is not None
-        head: asyncio.Future[Answer] = self._loop.create_future()
+        head: asyncio.Future[Answer] = self.loop.create_future()
         self._head = head
-        self._bodiless, self._head_size = bodiless, 0
+        self._bodiless, self._unmoved = bodiless, 0
         self._transport.writelines(question)
         self._watch(patience)
         try:
@@ -186,13 +217,20 @@ class Wire(asyncio.Protocol):
                 self.abort()
             raise
 
-    def more(self, patience: float | None) -> asyncio.Future[None]:
+    def more(self, patience: float | None) -> asyncio.Future[bool]:
         """Done when more of the body has come, or its end."""
         if self._error is not None:
             raise self._error
-        self._waiter = self._loop.create_future()
+        self._take = None
+        self._waiter = self.loop.create_future()
         self._watch(patience)
         return self._waiter
+
+    def fed(self, take: Take, patience: float | None) -> asyncio.Future[bool]:
+        """Done when the body has come to its end, or `take` wants no more of it: then it is False."""
+        waiter = self.more(patience)
+        self._take, self._patience = take, _FOREVER if patience is None else patience
+        return waiter
 
     def taken(self) -> bytes:
         parts = self._parts
@@ -222,11 +260,22 @@ class Wire(asyncio.Protocol):
             self._fail(reason if isinstance(reason, WireError) else NotHTTP(str(error)))
             return
         if self._answer is not None:
-            self._hold(len(data))
+            if not self._parts:
+                self._bound(len(data), "it says too much between the pieces of its body, or behind it")
+            elif self._take is not None and self._waiter is not None and not self._waiter.done():
+                self._unmoved = 0
+                self._feed(self._take, self._waiter)
+            else:
+                self._unmoved = 0
+                self._hold(len(data))
         elif self._head is not None:
-            self._head_size += len(data)
-            if self._head_size > _LARGEST_HEAD:
-                self._fail(NotHTTP("its head is too large"))
+            self._bound(len(data), "its head is too large")
+
+    def _bound(self, size: int, excess: str) -> None:
+        """Nothing of a body was in it, so nobody counts it: the parser would keep headers without end."""
+        self._unmoved += size
+        if self._unmoved > _LARGEST_HEAD:
+            self._fail(NotHTTP(excess))
 
     def _hold(self, size: int) -> None:
         """More of the body is here."""
@@ -235,6 +284,16 @@ class Wire(asyncio.Protocol):
             self._paused = True
             self._transport.pause_reading()
         self._wake()
+
+    def _feed(self, take: Take, waiter: asyncio.Future[bool]) -> None:
+        """And is handed on at once."""
+        data = self.taken()
+        self._until = self.loop.time() + self._patience
+        try:
+            if data and not take(data):
+                waiter.set_result(False)
+        except Exception as error:  # it is raised where whoever takes it waits
+            waiter.set_exception(error)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
@@ -262,7 +321,7 @@ class Wire(asyncio.Protocol):
             raise NotHTTP("its head is too large")
         if status < 200 or self._head is None:  # the answer is still to come
             return
-        self._answer = answer = Answer(self, status, headers)
+        self._answer = answer = Answer(self, status if status in _STATUSES else _NO_STATUS, headers)
         if not self._head.done():
             self._head.set_result(answer)
         self._head = None
@@ -270,16 +329,19 @@ class Wire(asyncio.Protocol):
             self._complete(answer)
 
     def on_message_complete(self) -> None:
+        self._headers.clear()  # what was said behind the body belongs to nobody, least of all to the next answer
         if self._answer is not None:
             self._complete(self._answer)
 
     def _complete(self, answer: Answer) -> None:
-        self._answer = None
+        self._answer = self._take = None
         answer.complete(self.taken())
         self._wake()
         if self._transport is None:
             return
-        if self._parser.should_keep_alive() and not self._bodiless:
+        if self._transport.get_write_buffer_size():  # it has not heard all: what it takes the rest for, nobody knows
+            self._transport.abort()
+        elif self._parser.should_keep_alive() and not self._bodiless:
             self._freed(self)
         else:
             self._transport.close()
@@ -295,7 +357,7 @@ class Wire(asyncio.Protocol):
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+            self._waiter.set_result(True)
 
     # Patience: one timer that looks now and then. One for each piece of an answer would cost more than reading it.
 
@@ -303,7 +365,7 @@ class Wire(asyncio.Protocol):
         if patience is None:
             self._until = _FOREVER
             return
-        now = self._loop.time()
+        now = self.loop.time()
         self._until = now + patience
         if self._timer is None or self._until < self._looks_at:
             self._look_in(min(patience, _LOOK_EVERY), now)
@@ -312,14 +374,14 @@ class Wire(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._looks_at = now + seconds
-        self._timer = self._loop.call_later(seconds, self._look)
+        self._timer = self.loop.call_later(seconds, self._look)
 
     def _look(self) -> None:
         self._timer = None
         waiter = self._head or self._waiter
         if waiter is None or waiter.done() or self._until == _FOREVER:
             return
-        now = self._loop.time()
+        now = self.loop.time()
         if now < self._until:
             self._look_in(min(self._until - now, _LOOK_EVERY), now)
         else:

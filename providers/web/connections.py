@@ -1,5 +1,6 @@
-"""The connections to one model's server, on the way out that is its own. Handed an address and an `Egress`; hands each
-question to a connection that is free, or to a new one: dialled directly, through an HTTP proxy or through SOCKS.
+"""The connections to one server, a model's or a service's, on the way out that is its own. Handed an address and an
+`Egress`; hands each question to a connection that is free, or to a new one: dialled directly, through an HTTP proxy or
+through SOCKS.
 """
 
 from __future__ import annotations
@@ -7,15 +8,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import aiohappyeyeballs
 from yarl import URL
 
-from providers.web.egress import WANTS_CREDENTIALS, Egress, Failing, Proxy, failing
-from providers.web.tunnel import ProxyRefused, handshake, shake_hands
-
+from .egress import WANTS_CREDENTIALS, Egress, Failing, Proxy, failing
+from .tunnel import ProxyRefused, handshake, shake_hands
 from .wire import Answer, HungUp, Wire, WireError
 
 _KEPT = 30.0  # seconds that a connection is kept for the next question
@@ -45,16 +45,40 @@ class ProxyFailed(WireError):
         self.kind = kind
 
 
-class Connections:
-    """`headers` go with every question, and win over those that come with one."""
+def system_certificates(ca_file: str) -> ssl.SSLContext:
+    """Those that the system believes, and more of the operator's."""
+    context = ssl.create_default_context()
+    if ca_file:
+        context.load_verify_locations(ca_file)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
-    def __init__(self, base_url: str, headers: Mapping[str, str], egress: Egress, connect_timeout: float) -> None:
+
+class Connections:
+    """`headers` go with every question, and win over those that come with one. A connection that nobody needs is kept
+    for `kept` seconds. `believed` makes the certificates. Where bodies stay `packed`, they are handed on as they came.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        headers: Mapping[str, str],
+        egress: Egress,
+        connect_timeout: float,
+        *,
+        kept: float = _KEPT,
+        believed: Callable[[str], ssl.SSLContext] = system_certificates,
+        packed: bool = False,
+    ) -> None:
         url = URL(base_url)
         self._host, self._port = url.raw_host or "", url.port or 0
         self._secure = url.scheme == "https"
         self._proxy = egress.proxy_to(url.scheme, self._host, self._port)
         self._ca_file = egress.ca_file
         self._connect_timeout = connect_timeout
+        self._keeps = kept
+        self._believed = believed
+        self._packed = packed
         always = {"host": url.host_port_subcomponent or "", **{name.lower(): value for name, value in headers.items()}}
         # In the clear the proxy reads the request itself; in a tunnel it sees nothing of it.
         self._in_the_clear = self._proxy is not None and self._proxy.scheme != "socks5" and not self._secure
@@ -76,18 +100,21 @@ class Connections:
         lines += [_line(name, value) for name, value in headers.items() if name not in self._always]
         size = b"content-length: %d\r\n\r\n" % len(body) if body or method not in _BODILESS else b"\r\n"
         question = (b"".join(lines) + size, body) if body else (b"".join(lines) + size,)
-        wire = self._kept()
-        if wire is not None and method in _REPEATABLE:
-            try:
-                return await wire.ask(question, patience, bodiless=method == "HEAD")
-            except HungUp:  # it may have been closed while it was free: nothing can have been done
-                wire = None
-        if wire is None:
+        bodiless = method == "HEAD"
+        kept = self._kept()
+        wire = kept or await self._connected()
+        try:
+            answer = await wire.ask(question, patience, bodiless=bodiless)
+        except HungUp:  # one that was kept may have been closed while it was free: nothing can have been done
+            if kept is None or method not in _REPEATABLE:
+                raise
             wire = await self._connected()
-        answer = await wire.ask(question, patience, bodiless=method == "HEAD")
+            answer = await wire.ask(question, patience, bodiless=bodiless)
         if answer.status == WANTS_CREDENTIALS and self._in_the_clear:
             answer.close()
             raise ProxyFailed("credentials", "it wants to know who asks")
+        if not self._packed:
+            answer.unpack()
         return answer
 
     def close(self) -> None:
@@ -106,17 +133,17 @@ class Connections:
         return None
 
     def _take_back(self, wire: Wire) -> None:
-        loop = asyncio.get_running_loop()
+        loop = wire.loop
         wire.free_since = loop.time()
         self._free.append(wire)
         if self._sweeping is None:
-            self._sweeping = loop.call_later(_KEPT, self._sweep)
+            self._sweeping = loop.call_later(self._keeps, self._sweep)
 
     def _sweep(self) -> None:
         """Closes those that nobody has needed for a while."""
         self._sweeping = None
         loop = asyncio.get_running_loop()
-        oldest = loop.time() - _KEPT
+        oldest = loop.time() - self._keeps
         kept = [wire for wire in self._free if wire.usable and wire.free_since > oldest]
         for wire in self._free:
             if wire.free_since <= oldest:
@@ -132,7 +159,7 @@ class Connections:
         try:
             async with asyncio.timeout(self._connect_timeout):
                 if self._secure and self._certificates is None:
-                    self._certificates = await asyncio.to_thread(certificates, self._ca_file)
+                    self._certificates = await asyncio.to_thread(self._believed, self._ca_file)
                 await (self._dial_through(self._proxy, wire) if self._proxy else self._dial(wire))
         except TimeoutError:
             raise ConnectTimeout from None
@@ -163,7 +190,7 @@ class Connections:
 
     async def _dial_through(self, proxy: Proxy, wire: Wire) -> None:
         loop = asyncio.get_running_loop()
-        believed = await asyncio.to_thread(certificates, self._ca_file) if proxy.scheme == "https" else None
+        believed = await asyncio.to_thread(self._believed, self._ca_file) if proxy.scheme == "https" else None
         name = proxy.host if believed else None
         try:
             transport, words = await loop.create_connection(
@@ -231,14 +258,6 @@ class _Words(asyncio.Protocol):
             await self._more.wait()
         heard, self._heard = self._heard[:size], self._heard[size:]
         return heard
-
-
-def certificates(ca_file: str) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    if ca_file:
-        context.load_verify_locations(ca_file)
-    context.set_alpn_protocols(["http/1.1"])
-    return context
 
 
 def _line(name: str, value: str) -> bytes:
