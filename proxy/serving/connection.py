@@ -74,6 +74,7 @@ class Connection(HttpToolsProtocol):
         self._lines = 0  # headers, or trailers behind the body
         self._answering: Exchange | None = None  # the last one that was begun; `cycle` is the last one that came
         self._ahead: deque[Exchange] = deque()  # requests that wait until those before them are answered
+        self._next: Exchange | None = None  # one that can be begun as soon as all is read that came with it
         self._known: dict[tuple[object, ...], RequestHead] = {}  # the head before it
         self._chunks = self._body_size = self._discarded = self._unsent = 0
         self._continues = False  # the client waits for our word before it sends the body
@@ -124,6 +125,9 @@ class Connection(HttpToolsProtocol):
             self._take(data)
         else:
             self._take_in_pieces(memoryview(data))
+        if self._next is not None:
+            cycle, self._next = self._next, None
+            self._start(cycle)
         if self._at == _HEAD and self._answered and not self._deaf:
             self._wait_in(self._others.pending)
 
@@ -239,15 +243,14 @@ class Connection(HttpToolsProtocol):
         answered, self.cycle = self._answered, cycle
         if answered:
             self._wait_in(None)
-            self._start(cycle)
+            self._answering = self._next = cycle
         else:
             self.flow.pause_reading()
             self._ahead.append(cycle)
 
     def _start(self, cycle: Exchange) -> None:
         self._answering = cycle
-        cycle.task = self.loop.create_task(cycle.run(self.app))
-        self.tasks.add(cycle.task)
+        cycle.start(self.app, self.loop)
 
     def on_chunk_header(self) -> None:
         self._chunks += 1

@@ -70,6 +70,7 @@ class Edge:
         self._hosts = _LOOPBACK_NAMES | {server.host} | set(server.allowed_hosts)
         self._origins = ListedOrigins(server.cors) if server.cors else None
         self._under_way: set[asyncio.Task[None]] = set()
+        self._over: list[Observer] = []  # requests of whose end nobody was told yet
         self.draining = False
         self.stopping = False
 
@@ -102,7 +103,20 @@ class Edge:
             await arrival.break_off()
         finally:
             self._under_way.discard(task)
-            arrival.observer.end()
+            self._end(arrival.observer, loop)
+
+    def _end(self, observer: Observer, loop: asyncio.AbstractEventLoop) -> None:
+        """Whoever watches hears of all that end in one round of the loop together, before the next round: one after the
+        other they cost a third of what each costs alone, and no answer waits for it."""
+        observer.stop()
+        if not self._over:
+            loop.call_soon(self._tell_ends)
+        self._over.append(observer)
+
+    def _tell_ends(self) -> None:
+        over, self._over = self._over, []
+        for observer in over:
+            observer.tell_end()
 
     def _arrival(self, scope: Scope, send: Send) -> Arrival:
         head = head_of(scope)

@@ -16,6 +16,7 @@ from uvicorn.server import ServerState
 
 from ..values.errors import RequestError
 from ..values.events import Failed
+from .early_start import start_now
 
 log = logging.getLogger("groundwire")
 
@@ -23,6 +24,7 @@ _TEXT = bytes([0x09, *range(0x20, 0x7F), *range(0x80, 0x100)])  # what a line of
 _LINE = b"%b: %b\r\n"
 _CLOSE, _CHUNKED = (b"connection", b"close"), (b"transfer-encoding", b"chunked")
 _BODILESS = (204, 304)
+_STREAM = b'"stream"'  # in a body that asks for one, in every dialect; or that says it wants none
 _CRASH = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"21"), (b"connection", b"close")]
 
 
@@ -146,7 +148,19 @@ class Exchange:
         self._head = b""  # that is still to be sent
         self._head_leaves: asyncio.Handle | None = None
 
-    async def run(self, app: ASGIApp) -> None:
+    def start(self, app: ASGIApp, loop: asyncio.AbstractEventLoop) -> None:
+        """Who wants a stream waits for its first word: that is begun at once. All others begin together in the next
+        round of the loop, which costs each of them a tenth less."""
+        work = self.run(app, loop)
+        if any(_STREAM in part for part in self._parts):
+            start_now(work, loop)
+        else:
+            loop.create_task(work)
+
+    async def run(self, app: ASGIApp, loop: asyncio.AbstractEventLoop) -> None:
+        self.task = asyncio.current_task(loop)
+        assert self.task is not None
+        self._server.tasks.add(self.task)
         try:
             await app(self.scope, self.receive, self.send)
         except BaseException as error:

@@ -140,9 +140,16 @@ class Observer:
         """All of the answer has left: what the client does from now on is no failure."""
         self.outcome = self.outcome or "ok"
 
-    def end(self) -> None:
+    def stop(self) -> None:
+        """It is over. Its listeners are to be told of that soon (`tell_end`)."""
         self.ended = time.perf_counter()
         self.outcome = self.outcome or _outcome_of(self.status)
+
+    def end(self) -> None:
+        self.stop()
+        self.tell_end()
+
+    def tell_end(self) -> None:
         for listener in self._audience.of_end:
             try:
                 listener.ended(self)
