@@ -110,6 +110,18 @@ class Bench:
     def stats(self) -> dict[str, int]:
         return json.loads(get(f"{self.upstream}/stats"))  # type: ignore[no-any-return]
 
+    def queues(self) -> tuple[int, int]:
+        """Bytes in the kernel between the model's server and who asks it: not yet read, and not yet sent."""
+        unread = unsent = 0
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            _, ours, theirs, _, queues, *_ = line.split()
+            to_send, to_read = (int(size, 16) for size in queues.split(":"))
+            if theirs.endswith(f":{self._port:04X}"):
+                unread += to_read
+            elif ours.endswith(f":{self._port:04X}"):
+                unsent += to_send
+        return unread, unsent
+
     @contextmanager
     def server(self, *, everywhere: bool = False, **config: Any) -> Iterator[Server]:
         core = None if everywhere else LOAD_CORE

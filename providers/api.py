@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -50,6 +51,7 @@ MAX_BODY = 4 * 1024 * 1024  # on the wire and decoded; far more than an honest a
 MAX_PARTS = 100_000
 MAX_ERROR = 65_536  # as much of an answer that is no success is looked at
 _JSON = {"content-type": "application/json"}
+_WORDS = re.compile(r"[A-Za-z0-9_.~ -]*")  # nothing of it is quoted but the blanks
 
 # What a service knows better than the table below: (status, body) → its own error, or None for the usual one.
 Translate = Callable[[int, str], ProviderError | None]
@@ -228,8 +230,13 @@ def _query_string(params: Mapping[str, str | int | Sequence[str]]) -> str:
     fields = []
     for name, value in params.items():
         values = (value,) if isinstance(value, str | int) else value
-        fields += [f"{name}={quote_plus(str(one))}" for one in values]
+        fields += [f"{name}={_quoted(str(one))}" for one in values]
     return "&".join(fields)
+
+
+def _quoted(text: str) -> str:
+    """As `quote_plus`, which takes a dozen calls for what most queries are: words and blanks."""
+    return text.replace(" ", "+") if _WORDS.fullmatch(text) else quote_plus(text)
 
 
 class _Meaning(NamedTuple):

@@ -156,8 +156,9 @@ class SingleFlight:
         self._under_way: dict[object, _Flight] = {}
 
     async def join(self, key: object, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        flight = self._under_way.get(key) or self._begin(key, asyncio.create_task(call()))
-        waiter: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        flight = self._under_way.get(key) or self._begin(key, loop.create_task(call()))
+        waiter: asyncio.Future[T] = loop.create_future()
         flight.waiters.add(waiter)
         try:
             return await waiter

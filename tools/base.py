@@ -8,6 +8,7 @@ import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
+import orjson
 from pydantic import BaseModel, BeforeValidator, FailFast, ValidationError
 
 from providers.base import Role
@@ -150,6 +151,10 @@ _READER = json.JSONDecoder(strict=False)
 
 
 def _json_in(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:  # it may still be JSON to who is more patient: with a line break in a string, NaN, …
+        pass
     try:
         return _READER.decode(text)
     except (ValueError, RecursionError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -114,7 +115,7 @@ class Searxng:
         await self._api.aclose()
 
     async def _find(self, query: SearchQuery) -> SearchResults | None:
-        deadline = asyncio.get_running_loop().time() + self.timeout
+        deadline = time.monotonic() + self.timeout
         first = await self._page(query, 1)
         self._silent = _silent(first)
         hits, answer = _hits(first), _answer(first)
@@ -129,7 +130,7 @@ class Searxng:
         """The pages after the first, asked for together. What page one gave is kept, whatever happens to them."""
         pages = [asyncio.create_task(self._page(query, number)) for number in MORE_PAGES]
         try:
-            await asyncio.wait(pages, timeout=deadline - asyncio.get_running_loop().time())
+            await asyncio.wait(pages, timeout=deadline - time.monotonic())
         finally:
             for page in pages:
                 page.cancel()
@@ -212,8 +213,8 @@ def _hits(page: Mapping[str, Any]) -> dict[str, SearchResult]:
             title=str(hit.get("title") or ""),
             url=hit["url"],
             snippet=str(hit.get("content") or ""),
-            date=as_day(hit.get("publishedDate")),
-            author=as_author(hit.get("author") or hit.get("authors")),
+            date=as_day(day) if (day := hit.get("publishedDate")) else None,
+            author=as_author(author) if (author := hit.get("author") or hit.get("authors")) else None,
             score=as_score(hit.get("score")),
         )
         for hit in records(page.get("results"))[:MOST_HITS]

@@ -22,6 +22,7 @@ _KEPT = 30.0  # seconds that a connection is kept for the next question
 _NAMES_KEPT = 10.0  # seconds that a name's addresses are
 _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS"})
+_ROOM = 32 * 1024  # bytes that are read at once
 _SECOND_TRY = 0.25  # seconds before the next address of a name is dialled beside the one before it
 
 
@@ -88,6 +89,7 @@ class Connections:
         self._head = b"".join(_line(name, value) for name, value in always.items())
         self._origin = f"http://{url.host_port_subcomponent}" if self._in_the_clear else ""
         self._certificates: ssl.SSLContext | None = None
+        self._room: memoryview | None = None  # of all wires: nobody has any before the first of them
         self._free: list[Wire] = []
         self._found: tuple[float, list[Any]] = (float("-inf"), [])  # the addresses of the name, and when they were
         self._sweeping: asyncio.TimerHandle | None = None
@@ -155,7 +157,8 @@ class Connections:
     # New ones
 
     async def _connected(self) -> Wire:
-        wire = Wire(self._take_back)
+        self._room = self._room or memoryview(bytearray(_ROOM))
+        wire = Wire(self._take_back, self._room)
         try:
             async with asyncio.timeout(self._connect_timeout):
                 if self._secure and self._certificates is None:

@@ -76,6 +76,11 @@ class Answer:
         """Has all of its body come?"""
         return self._wire is None
 
+    @property
+    def is_read(self) -> bool:
+        """Has all of its body been handed on?"""
+        return self._wire is None and not self._rest and self._inflating is None
+
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("utf-8", "surrogateescape")
 
@@ -166,12 +171,15 @@ class _Inflating:
         return b""
 
 
-class Wire(asyncio.Protocol):
-    """`freed` is told when it may be asked again. One question at a time."""
+class Wire(asyncio.BufferedProtocol):
+    """`freed` is told when it may be asked again. One question at a time. `room` is where what comes is read into: no
+    more than that at once, or a client that reads slowly would have a quarter of a megabyte here. Nothing in it is
+    needed any more when the next comes, so that all connections of one loop can share it."""
 
-    def __init__(self, freed: Callable[[Wire], None]) -> None:
+    def __init__(self, freed: Callable[[Wire], None], room: memoryview) -> None:
         self.loop = asyncio.get_running_loop()
         self._freed = freed
+        self._room = room
         self._transport: asyncio.Transport | None = None
         self._parts: list[bytes] = []  # of the body, not read yet
         self._headers: dict[bytes, bytes] = {}
@@ -252,24 +260,27 @@ class Wire(asyncio.Protocol):
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._room
+
+    def buffer_updated(self, nbytes: int) -> None:
         try:
-            self._parser.feed_data(data)
+            self._parser.feed_data(self._room[:nbytes])
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             reason = error.__context__
             self._fail(reason if isinstance(reason, WireError) else NotHTTP(str(error)))
             return
         if self._answer is not None:
             if not self._parts:
-                self._bound(len(data), "it says too much between the pieces of its body, or behind it")
+                self._bound(nbytes, "it says too much between the pieces of its body, or behind it")
             elif self._take is not None and self._waiter is not None and not self._waiter.done():
                 self._unmoved = 0
                 self._feed(self._take, self._waiter)
             else:
                 self._unmoved = 0
-                self._hold(len(data))
+                self._hold(nbytes)
         elif self._head is not None:
-            self._bound(len(data), "its head is too large")
+            self._bound(nbytes, "its head is too large")
 
     def _bound(self, size: int, excess: str) -> None:
         """Nothing of a body was in it, so nobody counts it: the parser would keep headers without end."""

@@ -205,15 +205,15 @@ class _Answering:
             search_first = self._searching and await self._plan.look_up() == "none"
             self._loop = ToolLoop(self._offer, self._engine.max_rounds, assist=assist, search_first=search_first)
         action = self._loop.next_action()
-        if isinstance(action, AskModel):
+        if type(action) is AskModel:
             self._hearing, self._asking, self._said = True, True, 0
             return self._plan.stream(action.body, action.known_tools)
         self._hearing = False
-        if isinstance(action, RunTools):
+        if type(action) is RunTools:
             return self._run_tools(action, self._loop)
-        if isinstance(action, KeepTurn):
+        if type(action) is KeepTurn:
             return self._keep_turn(action, self._loop)
-        if isinstance(action, SearchFirst):
+        if type(action) is SearchFirst:
             return self._search_first(self._loop)
         raise StopAsyncIteration
 

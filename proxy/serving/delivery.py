@@ -53,13 +53,13 @@ _STREAM_HEADERS = {
 }
 
 
-async def send_body(send: Send, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-    await _send_sized(send, status, body, raw_headers(headers))
+def send_body(send: Send, status: int, body: bytes, headers: Mapping[str, str]) -> Awaitable[None]:
+    return _send_sized(send, status, body, raw_headers(headers))
 
 
-async def send_json(send: Send, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+def send_json(send: Send, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> Awaitable[None]:
     """`headers` are those besides its type."""
-    await _send_sized(send, status, body, [_JSON, *raw_headers(headers)] if headers else [_JSON])
+    return _send_sized(send, status, body, [_JSON, *raw_headers(headers)] if headers else [_JSON])
 
 
 async def _send_sized(send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
@@ -345,8 +345,7 @@ class EventStream:
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, object], observer: Observer) -> None:
     """Does `work` in this very task, and cancels it when the client leaves."""
     exchange = exchange_behind(receive)
-    served_by = exchange.task if exchange else None
-    task = asyncio.current_task(served_by.get_loop() if served_by else None)
+    task = exchange.task if exchange else asyncio.current_task()
     assert task is not None
     left = False
 

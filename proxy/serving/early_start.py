@@ -1,5 +1,5 @@
-"""A task that begins at once. Handed a coroutine; runs it up to the first thing that it awaits, here and now, and hands
-on the task that does the rest. A task that the loop begins waits for all else that is ready in this round; where ten
+"""A task that begins at once. Handed a coroutine; makes its task, and runs it up to the first thing that it awaits here
+and now. A task that the loop begins waits for all else that is ready in this round; where ten
 requests come together, nobody's question would leave before all ten were read.
 """
 
@@ -7,25 +7,28 @@ from __future__ import annotations
 
 import asyncio
 from asyncio.tasks import _enter_task, _leave_task
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextvars import copy_context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
-def start_now(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> asyncio.Task[T]:
-    """As `loop.create_task(work)`; and that is all it is where another task is being run just now."""
+def start_now(
+    work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop, made: Callable[[asyncio.Task[T]], None]
+) -> None:
+    """As `made(loop.create_task(work))`; and that is all it is where another task is being run just now."""
     if asyncio.current_task(loop) is not None:
-        return loop.create_task(work)
+        made(loop.create_task(work))
+        return
     context, begun = copy_context(), _Begun(work)
     task = loop.create_task(begun, context=context)
+    made(task)
     _enter_task(loop, task)  # for who asks which task this is
     try:
         context.run(begun.begin)
     finally:
         _leave_task(loop, task)
-    return task
 
 
 class _Begun(Coroutine[Any, Any, T]):

@@ -151,16 +151,16 @@ class Exchange:
     def start(self, app: ASGIApp, loop: asyncio.AbstractEventLoop) -> None:
         """Who wants a stream waits for its first word: that is begun at once. All others begin together in the next
         round of the loop, which costs each of them a tenth less."""
-        work = self.run(app, loop)
         if any(_STREAM in part for part in self._parts):
-            start_now(work, loop)
+            start_now(self.run(app), loop, self._serve_by)
         else:
-            loop.create_task(work)
+            self._serve_by(loop.create_task(self.run(app)))
 
-    async def run(self, app: ASGIApp, loop: asyncio.AbstractEventLoop) -> None:
-        self.task = asyncio.current_task(loop)
-        assert self.task is not None
-        self._server.tasks.add(self.task)
+    def _serve_by(self, task: asyncio.Task[None]) -> None:
+        self.task = task
+        self._server.tasks.add(task)
+
+    async def run(self, app: ASGIApp) -> None:
         try:
             await app(self.scope, self.receive, self.send)
         except BaseException as error:

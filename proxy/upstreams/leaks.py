@@ -40,14 +40,16 @@ _NAME_BEFORE = re.compile(r"([\w.-]+)[\s>(=:\"'\]]*\Z")
 class LeakReader:
     """`feed(text)` per piece, then `flush()`. `tools`: offered name → JSON schema of its parameters."""
 
+    _tape: Tape  # both are made for the first text that does not just pass: in most answers all of it does
+    _code: Code
+
     def __init__(self, tools: Mapping[str, Mapping[str, Any]]) -> None:
         self._tools = tools
         self._passed = "\n"  # the end of what has just passed; a message begins as a line does
-        self._tape = Tape()
         self._shapes: Shapes | None = None  # made for the first that might be a call
         self._special = _special_of(tuple(tools))
-        self._code = Code()
         self._begun = False  # has anything but white space come?
+        self._has_read = False  # was there any text that did not just pass?
         self._attempt: Steps[list[LeakedCall]] | None = None
         self._kind: Kind = "call"
         self._blind = 0  # openers before this place are known to open nothing
@@ -76,6 +78,8 @@ class LeakReader:
         if self.passes(text):
             return [text] if text else []
         if self._plain:
+            if not self._has_read:
+                self._tape, self._code, self._has_read = Tape(), Code(), True
             self._tape.begin(self._passed)
             self._plain, self._blind = False, 0
         if self._tape.add(text):

@@ -94,7 +94,7 @@ class AnswerEvents:
             return self._ended([to.failures.refusal(response, await answer.error(), self._passed)])
         data = await answer.first(patience)
         if begins_json(data) or is_json(response.media_type, data):
-            whole = parse(await answer.whole(data))
+            whole = parse(data if response.is_read else await answer.whole(data))
             if whole is None:
                 return self._ended([bad_response("The model's server sent an answer that is not valid JSON.")])
             return self._ended(self._dressed(self._reader.feed_answer(whole)))

@@ -5,6 +5,7 @@ scrapers and pages ask, nor who only looks which models there are. Handed a requ
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from urllib.parse import unquote
 
 from ..values.response_paths import is_about_stored_response
@@ -17,12 +18,16 @@ _UNCOUNTED = ("/v1/groundwire/", "/v1/models")  # of those
 
 def is_counted(request: Observer) -> bool:
     """At the root some clients of SearXNG search; whoever else comes there only looks."""
-    path = request.path
+    return _is_counted_path(request.path) or (request.path == "/" and request.summary.searches > 0)
+
+
+@lru_cache(maxsize=32)  # asked by several for each request, and most have the path of one before them
+def _is_counted_path(path: str) -> bool:
     if "%" in path:
         path = unquote(path)  # as it is routed
     if path.startswith(_COUNTED):
         return not path.startswith(_UNCOUNTED)
-    return path in _ENGINES or (path == "/" and request.summary.searches > 0)
+    return path in _ENGINES
 
 
 def is_listed(request: Observer, *, anonymous: Callable[[], bool]) -> bool:

@@ -82,9 +82,28 @@ class Summary:
 
     def copied(self) -> Summary:
         """Its lists are the same ones."""
-        other = Summary(self.prices)
-        for name in Summary.__slots__:
-            setattr(other, name, getattr(self, name))
+        other = Summary.__new__(Summary)
+        other.calls = self.calls
+        other.citations = self.citations
+        other.costs = self.costs
+        other.estimated_tokens = self.estimated_tokens
+        other.first_content = self.first_content
+        other.input_tokens = self.input_tokens
+        other.model = self.model
+        other.model_failures = self.model_failures
+        other.output_tokens = self.output_tokens
+        other.overhead = self.overhead
+        other.pages = self.pages
+        other.prices = self.prices
+        other.queued = self.queued
+        other.reason = self.reason
+        other.retries = self.retries
+        other.rounds = self.rounds
+        other.search = self.search
+        other.searches = self.searches
+        other.tools = self.tools
+        other.upstream = self.upstream
+        other.waited = self.waited
         return other
 
     @property

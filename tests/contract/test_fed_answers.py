@@ -16,7 +16,7 @@ from tests.fakes.scripted_server import CHUNKED, SIZED, TO_THE_END, Flood, Say, 
 class Taker:
     """Takes pieces, so many of them at once."""
 
-    def __init__(self, most: int = 1000) -> None:
+    def __init__(self, most: int = 100_000) -> None:
         self.pieces: list[bytes] = []
         self._left = self._most = most
 

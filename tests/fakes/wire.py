@@ -117,7 +117,7 @@ async def _talk(pieces: Iterable[bytes], listeners: Sequence[Listener], server: 
     connection.connection_made(transport)
     held = 0
     for piece in pieces:
-        connection.data_received(piece)
+        await received(connection, piece)
         await _settle(state)
         headers = [*connection.headers, *connection._own]
         held = max(held, len(connection.url) + sum(map(len, map(b"".join, headers))))
@@ -130,6 +130,20 @@ async def _talk(pieces: Iterable[bytes], listeners: Sequence[Listener], server: 
     assert not state.tasks
     assert not len(others)
     return Heard(_answers(_ID.sub(b"req", transport.sent)), closed, held)
+
+
+async def received(connection: Connection, *pieces: bytes) -> None:
+    """In one callback of the event loop, as it comes from a socket: there no task is being run."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def callback() -> None:
+        for piece in pieces:
+            connection.data_received(piece)
+        done.set_result(None)
+
+    loop.call_soon(callback)
+    await done
 
 
 async def _settle(state: ServerState) -> None:

@@ -19,7 +19,7 @@ from uvicorn.server import ServerState
 from proxy.config.settings import ServerConfig
 from proxy.watching.observer import Listener, Observer
 from tests.fakes.bad_heads import CHUNKED, GET, HOST, POST, SHAPES
-from tests.fakes.wire import Heard, accepted, heard
+from tests.fakes.wire import Heard, accepted, heard, received, say_back
 
 MAX_HEAD = 2048
 ALL_BYTES = st.binary(max_size=200)
@@ -280,6 +280,85 @@ async def test_one_that_must_go_before_the_loop_has_made_it_is_closed_when_it_is
     await asyncio.sleep(0.01)
     assert not len(others)
     assert transport.sent == b""
+
+
+# When they are begun, and who is told of their end
+
+
+def asking(body: bytes) -> bytes:
+    return b"POST / HTTP/1.1\r\n%bContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
+        HOST,
+        len(body),
+        body,
+    )
+
+
+STREAMED, WHOLE = asking(b'{"stream":true}'), asking(b"{}")
+
+
+async def begun_when(*pieces: bytes) -> list[str]:
+    """When the application was begun, where these pieces came together and something else was ready before them."""
+    happened: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        happened.append("begun")
+        await say_back(scope, receive, send)
+
+    state = ServerState()
+    connection, _, transport = accepted(ServerConfig(), state, app=app)
+    connection.connection_made(transport)
+    await received(connection, *pieces[:-1])
+    coming = asyncio.create_task(received(connection, pieces[-1]))
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().call_soon(happened.append, "the rest of this round")
+    await coming
+    while state.total_requests < 1:
+        await asyncio.sleep(0)
+    assert transport.sent.startswith(b"HTTP/1.1 200 ")
+    transport.close()
+    connection.connection_lost(None)
+    return happened
+
+
+async def test_who_asks_for_a_stream_is_served_before_all_else_that_is_ready() -> None:
+    assert await begun_when(STREAMED) == ["begun", "the rest of this round"]
+
+
+async def test_who_does_not_is_served_with_all_else() -> None:
+    assert await begun_when(WHOLE) == ["the rest of this round", "begun"]
+
+
+@pytest.mark.parametrize("place", [1, 40, len(STREAMED) - 1])
+async def test_a_stream_is_begun_with_what_has_come_of_its_body(place: int) -> None:
+    """Whatever has not come by then it waits for, like any other."""
+    assert "begun" in await begun_when(STREAMED[:place], STREAMED[place:])
+
+
+async def test_those_that_end_in_one_round_are_told_of_together_and_before_the_next() -> None:
+    told: list[str] = []
+
+    class Hearing(Listener):
+        def ended(self, request: Observer) -> None:
+            told.append(f"{request.path} {request.outcome} {request.seconds > 0}")
+
+    state = ServerState()
+    clients = [accepted(ServerConfig(), state, [Hearing()]) for _ in range(3)]
+    edge = clients[0][0]._edge
+    for connection, _, transport in clients:
+        connection._edge = edge
+        connection.app = edge
+        connection.connection_made(transport)
+        connection.data_received(WHOLE)
+    seen = []
+    while len(told) < 3:
+        await asyncio.sleep(0)
+        seen.append((sum(transport.sent != b"" for _, _, transport in clients), len(told)))
+    assert (3, 0) in seen, "no answer waits for who is told"
+    assert [number for _, number in seen if number] == [3], "and they are told in one go"
+    assert told == ["/ ok True"] * 3
+    for connection, _, transport in clients:
+        transport.close()
+        connection.connection_lost(None)
 
 
 # Requests that were sent before the answer to the one before them

@@ -227,7 +227,7 @@ async def test_whatever_breaks_the_client_is_not_left_waiting(
             await send(head(200))
         raise KeyError
 
-    await wire.exchange().run(broken, asyncio.get_running_loop())
+    await wire.exchange().run(broken)
     assert "Exception in ASGI application" in caplog.text
     assert wire.closed
     assert b"".join(wire.written).startswith(b"HTTP/1.1 500 ") is not started
