@@ -345,7 +345,8 @@ class EventStream:
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, object], observer: Observer) -> None:
     """Does `work` in this very task, and cancels it when the client leaves."""
     exchange = exchange_behind(receive)
-    task = exchange.task if exchange else asyncio.current_task()
+    served_by = exchange.task if exchange else None
+    task = asyncio.current_task(served_by.get_loop() if served_by else None)  # it may be another than that
     assert task is not None
     left = False
 

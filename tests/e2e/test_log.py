@@ -232,6 +232,7 @@ async def test_a_crash_of_ours(sent: bool) -> None:
         await crash
         assert answered.get_nowait()["status"] == 500
         assert json.loads(answered.get_nowait()["body"])["error"]["code"] == "internal_error"
+    await asyncio.sleep(0)  # whoever watches is told in the next round of the loop
     (said,) = lines
     assert f" GET /v1/x {200 if sent else 500} " in said
     assert " outcome=internal_error " in said
