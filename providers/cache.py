@@ -16,7 +16,7 @@ from sys import getsizeof
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from .base import Page, Role, SearchQuery, SearchResults, is_whole
-from .records import dataclass
+from .records import compared, dataclass
 from .settings import CacheSettings
 from .shared import SharedCache, SharedFlight
 
@@ -46,12 +46,12 @@ class Cache:
         inquiry = _Inquiry(question, caller, private, ask)
         now = time.monotonic()
         for owner in inquiry.owners:
-            if kept := self._kept.get((owner, question), now):
+            if kept := self._kept.get((owner, inquiry.key), now):
                 return cast(Value, kept.value), kept.age
         call = partial(self._call, inquiry)
-        given = await self._single_flight.join((inquiry.owners[0], question), call)
+        given = await self._single_flight.join((inquiry.owners[0], inquiry.key), call)
         if given.own and given.caller != caller:  # known only now: this page is not for everybody
-            given = await self._single_flight.join((caller, question), call)
+            given = await self._single_flight.join((caller, inquiry.key), call)
         return given.value, given.age
 
     async def _call(self, inquiry: _Inquiry[Value]) -> _Given[Value]:
@@ -64,7 +64,7 @@ class Cache:
         else:
             value = await inquiry.ask()
         if ttl and is_whole(value):
-            key = inquiry.owner_of(value), question
+            key = inquiry.owner_of(value), inquiry.key
             self._kept.put(key, value, weight(value), time.monotonic() - (age or 0.0), ttl)
         return _Given(value, inquiry.caller, inquiry.is_own(value), age)
 
@@ -73,10 +73,12 @@ class _Inquiry(Generic[Value]):
     """A question in a caller's name, and who may have the answer: its caller alone, or everybody. `private`: its caller
     alone, whatever the provider gives."""
 
-    __slots__ = ("ask", "caller", "owners", "private", "question")
+    __slots__ = ("ask", "caller", "key", "owners", "private", "question")
 
     def __init__(self, question: Question, caller: str, private: bool, ask: Callable[[], Awaitable[Value]]) -> None:
         self.question = question
+        provider, role, subject = question
+        self.key = (provider, role, subject if isinstance(subject, str) else compared(subject))
         self.caller = caller
         self.private = private
         self.ask = ask
