@@ -1,6 +1,6 @@
 """A task that begins at once. Handed a coroutine; makes its task, and runs it up to the first thing that it awaits here
-and now. A task that the loop begins waits for all else that is ready in this round; where ten
-requests come together, nobody's question would leave before all ten were read.
+and now. A task that the loop begins waits for all else that is ready in this round: where ten requests come together,
+nobody's question would leave before all ten were read.
 """
 
 from __future__ import annotations
