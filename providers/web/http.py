@@ -95,7 +95,8 @@ def known_certificates(ca_file: str = "") -> ssl.SSLContext:
     return context
 
 
-def _made_ready(ca_file: str, given: ssl.SSLContext | None) -> ssl.SSLContext:
+def _with_page_wire(given: ssl.SSLContext | None, ca_file: str) -> ssl.SSLContext:
+    """The certificates, when what asks for pages is imported too."""
     import_module(".page_wire", __package__)
     return given or known_certificates(ca_file)
 
@@ -213,7 +214,7 @@ class Fetcher:
 
     @asynccontextmanager
     async def _get(self, hop: Hop, accept: bytes) -> AsyncIterator[httpcore.Response]:
-        certificates = await self._made_ready()
+        certificates = await self._certificates()
         from .page_wire import Pinned, asked, url_of
 
         url, headers = url_of(hop.target), self._said(hop.target, accept)
@@ -226,9 +227,9 @@ class Fetcher:
     def _said(self, target: Target, accept: bytes) -> list[tuple[bytes, bytes]]:
         return [(b"Host", target.url.split("/", 3)[2].encode("ascii")), (b"Accept", accept), *self._headers]
 
-    async def _made_ready(self) -> ssl.SSLContext:
-        """The certificates, and with the first page what asks for it: in a thread, for who is answered meanwhile."""
-        return await asyncio.to_thread(_made_ready, self._ca_file, self._ssl_context)
+    async def _certificates(self) -> ssl.SSLContext:
+        """In a thread, for who is answered meanwhile: with the first page there is much to read and to import."""
+        return await asyncio.to_thread(_with_page_wire, self._ssl_context, self._ca_file)
 
     async def _take(self, target: Target, response: httpcore.Response, public: bool) -> Fetched:
         body = BoundedBody(_header(response, b"content-encoding"), self._max_bytes)

@@ -6,17 +6,14 @@ closes the upstream and cancels the tools.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Self
 
-import orjson
-
 from tools.base import ToolResult
 from tools.ledger import Ledger
-from tools.options import SessionOptions
 from tools.session import ToolSession
 from tools.toolbox import Toolbox
 
@@ -38,20 +35,18 @@ from ..values.events import (
     UsageSeen,
     feed_of,
 )
-from ..values.messages import answered_id, call_name, calls_in, image_urls, texts_in
 from ..values.request import AutoMarks, ChatRequest, CitationStyle
 from .citations import Citer
 from .decoration import links_in
-from .fenced_reading import without_reading
 from .grounds import Grounds
 from .loop import AskModel, KeepTurn, RunTools, SearchFirst, ToolLoop
-from .offer import OUR_NAMES, Offer
+from .offer import Offer
 from .portions import PORTION, portions
 from .search_first import FirstSearch
+from .session_options import session_options, texts_of_client
 from .stripped import NamedHosts, StrippedCiter, StrippedThoughts
 from .turns import Turn
 
-_RESULTS_PER_CONTEXT_SIZE = {"low": 3, "medium": 5, "high": 10}
 _ENDS = frozenset((Finished, Failed, Replan))
 _TURN_KEPT = 24 * 3600.0  # how long a client may take to run its tools
 
@@ -120,7 +115,7 @@ class _Answering:
         self._citer: Citer | StrippedCiter = citer
         self._thoughts: StrippedThoughts | None = None
         if engine.strip_foreign and not plain:
-            hosts = NamedHosts(self._ledger, self._texts_of_client)
+            hosts = NamedHosts(self._ledger, partial(texts_of_client, request, offer))
             self._citer, self._thoughts = StrippedCiter(citer, hosts), StrippedThoughts(hosts)
         self._loop: ToolLoop | None = None  # made when it is known how the model takes tools
         self._steps: EventBatches | None = None  # what the loop wants done, while it is
@@ -339,16 +334,6 @@ class _Answering:
         if found:
             await self._grounds.read_aside(all_of_them=auto)
 
-    def _texts_of_people(self) -> list[str]:
-        offer = self._offer
-        return _texts(offer.body["messages"], {*offer.owned, *OUR_NAMES} - offer.client_tools)
-
-    def _texts_of_client(self) -> list[str]:
-        """All that the user and the client wrote: what is named in it was named by one of them."""
-        theirs = [tool for tool in self._request.body.get("tools") or () if isinstance(tool, dict)]
-        images = [url for message in self._request.body["messages"] for url in image_urls(message.get("content"))]
-        return [*self._texts_of_people(), *images, orjson.dumps(theirs).decode()]
-
     def _tools(self) -> ToolSession:
         if self._session is None:
             candidate = self._plan.current
@@ -358,31 +343,7 @@ class _Answering:
         return self._session
 
     def _open_session(self, *, assist: bool, room: int | None) -> ToolSession:
-        request, offer, search = self._request, self._offer, self._request.search
-        options = SessionOptions(
-            ledger=self._ledger,
-            seen_texts=self._texts_of_people(),
-            found_before=[source.url for source in request.sources.values()],
-            country=search.country,
-            language=search.language,
-            limit=_RESULTS_PER_CONTEXT_SIZE.get(search.context_size),
-            allowed_domains=search.allowed_domains,
-            blocked_domains=search.blocked_domains,
-            page_domains=(search.page_domains.allowed, search.page_domains.blocked) if search.page_domains else None,
-            secrets=self._context.caller.secrets,
-            caller=self._context.caller.owner,
-            permission=self._context.caller.policy.search.permission,
-            offered=frozenset(offer.owned.values()),
-            names=(*sorted(offer.client_tools), *offer.owned),
-            room=room,
-            most_calls=search.max_calls,
-            most_pages=search.max_pages,
-            most_searches=_least(self._context.searches_left, search.max_searches),
-            assist=assist,
-            today=offer.today,
-            cite=offer.response_format is None,
-            observe=self._context.observer.tell,
-        )
+        options = session_options(self._request, self._offer, self._context, self._ledger, assist=assist, room=room)
         return self._engine.toolbox.session(options)
 
 
@@ -404,20 +365,7 @@ def _said_of_citations(
     return getattr(engine, setting)
 
 
-def _least(*bounds: int | None) -> int | None:
-    return min((bound for bound in bounds if bound is not None), default=None)
-
-
 def _tool_usage(session: ToolSession | None) -> dict[str, Any]:
     if session is None or not (session.searches or session.pages):
         return {}
     return {"server_tool_use": {"web_search_requests": session.searches, "web_fetch_requests": session.pages}}
-
-
-def _texts(messages: Sequence[Any], ours: Collection[str]) -> list[str]:
-    """What people and their tools said, for the URLs in it: those may be opened. What a model wrote proves nothing, and
-    neither do the results of our own tools that were put back: a page that they showed may have named anything."""
-    own = {call["id"] for message in messages for call in calls_in(message) if call_name(call) in ours}
-    theirs = [m for m in messages if m.get("role") != "assistant" and answered_id(m) not in own]
-    texts = [text for message in theirs for text in texts_in(message.get("content"))]
-    return [without_reading(text) for text in texts]

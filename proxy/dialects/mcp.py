@@ -7,7 +7,7 @@ from __future__ import annotations
 import orjson
 
 from ..values.events import Failed
-from .engine import EngineDialect
+from .engine_dialect import EngineDialect
 
 _REFUSED = -32000  # what JSON-RPC leaves to servers; the status says more
 

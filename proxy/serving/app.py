@@ -15,7 +15,7 @@ from ..callers.usage import UsageBook
 from ..config.settings import Config
 from ..context import context_of
 from ..dialects.chat import ChatDialect
-from ..dialects.engine import EngineDialect
+from ..dialects.engine_dialect import EngineDialect
 from ..dialects.mcp import McpDialect
 from ..dialects.messages.dialect import MessagesDialect
 from ..dialects.messages.last_models import LastModels

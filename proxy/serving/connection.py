@@ -8,10 +8,7 @@ bytes may come without a whole head or a byte of a body among them.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
-import struct
-import termios
 import time
 from collections import deque
 from contextlib import suppress
@@ -27,10 +24,12 @@ from ..values.events import Failed
 from . import heads
 from .admission import ALWAYS_OPEN
 from .edge import Edge
-from .exchange import Exchange, LastBody, Outlet
+from .exchange import Exchange, Outlet
 from .heads import HeadRefused
+from .last_body import last_body_parser
 from .open_connections import ByAge, Held, OpenConnections, PendingHeads
 from .request_head import OF_ONE_REQUEST, RequestHead, read_head
+from .unsent_bytes import bytes_unsent
 
 log = logging.getLogger("groundwire")
 
@@ -133,7 +132,7 @@ class Connection(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._unsent = self._bytes_unsent()
+        self._unsent = bytes_unsent(self.transport)
         self._others.unsent.add(self)
 
     def resume_writing(self) -> None:
@@ -178,10 +177,8 @@ class Connection(HttpToolsProtocol):
         """The parser takes an upgrade for the end of HTTP. We upgrade to nothing, so the body follows as it would have
         without, and is read by a parser of its own; after it the connection is closed."""
         self._unmoved = 0
-        self.parser = httptools.HttpRequestParser(
-            LastBody(self.on_chunk_header, self.on_body, self.on_message_complete)
-        )
-        self.parser.feed_data(heads.least_head(self.cycle.scope["headers"]))
+        headers = self.cycle.scope["headers"]
+        self.parser = last_body_parser(headers, self.on_chunk_header, self.on_body, self.on_message_complete)
         self._take(rest)
 
     def _discard(self, size: int) -> None:
@@ -318,7 +315,7 @@ class Connection(HttpToolsProtocol):
             self._wait_in(None)
             self.transport.close()
         if self.transport.get_write_buffer_size():
-            self._unsent = self._bytes_unsent()
+            self._unsent = bytes_unsent(self.transport)
             self._others.unsent.add(self)
 
     def _refuse(self, failed: Failed) -> None:
@@ -384,7 +381,7 @@ class Connection(HttpToolsProtocol):
         self.transport.abort()
 
     def has_moved(self) -> bool:
-        before, self._unsent = self._unsent, self._bytes_unsent()
+        before, self._unsent = self._unsent, bytes_unsent(self.transport)
         return self._unsent < before
 
     def stands_still(self) -> None:
@@ -394,11 +391,3 @@ class Connection(HttpToolsProtocol):
                 context_of(self._answering.scope).observer.fail("client_stalled")
         log.info("a client took nothing for %g s and was cut off", self._others.limits.write_timeout)
         self.transport.abort()
-
-    def _bytes_unsent(self) -> int:
-        """What the client has not taken: in our buffer and in the kernel's."""
-        waiting = self.transport.get_write_buffer_size()
-        with suppress(OSError, ValueError):
-            answer = fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
-            waiting += struct.unpack("i", answer)[0]
-        return waiting

@@ -1,6 +1,6 @@
 """A task that begins at once. Handed a coroutine; makes its task, and runs it up to the first thing that it awaits here
-and now. A task that the loop begins waits for all else that is ready in this round; where ten
-requests come together, nobody's question would leave before all ten were read.
+and now. A task that the loop begins waits for all else that is ready in this round: where ten requests come together,
+nobody's question would leave before all ten were read.
 """
 
 from __future__ import annotations
@@ -55,14 +55,20 @@ class _Begun(Coroutine[Any, Any, T]):
         self._is_new = False
         first, self._first = self._first, None
         if self._ended is not None:
-            raise self._ended
+            raise self._taken_end()
         return first
 
     def throw(self, *error: Any) -> Any:
         self._is_new, self._first = False, None
         if self._ended is not None:
-            raise self._ended
+            raise self._taken_end()
         return self._work.throw(*error)
+
+    def _taken_end(self) -> BaseException:
+        """It is not kept here: what was raised knows of us, and both would stay until a collection finds them."""
+        ended, self._ended = self._ended, None
+        assert ended is not None
+        return ended
 
     def close(self) -> None:
         self._work.close()

@@ -339,24 +339,3 @@ def exchange_behind(receive: Receive) -> Exchange | None:
     """The exchange whose `receive` this is; None where somebody reads in between, or another server serves."""
     owner = getattr(receive, "__self__", None)
     return owner if type(owner) is Exchange else None
-
-
-class LastBody:
-    """What a parser calls that reads the body of one request and nothing after it."""
-
-    def __init__(
-        self, on_chunk_header: Callable[[], None], on_body: Callable[[bytes], None], on_end: Callable[[], None]
-    ) -> None:
-        self.on_chunk_header = on_chunk_header
-        self._on_body = on_body
-        self._on_end = on_end
-        self._over = False
-
-    def on_body(self, body: bytes) -> None:
-        if not self._over:
-            self._on_body(body)
-
-    def on_message_complete(self) -> None:
-        if not self._over:
-            self._over = True
-            self._on_end()

@@ -9,7 +9,6 @@ refused here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from ..values.errors import busy, failure
 from ..values.events import Failed
@@ -111,14 +110,6 @@ class FramingHeaders:
             raise _bad_host("Send exactly one Host header.")
         if self.chunked and version == "1.0":
             raise HeadRefused(malformed("HTTP/1.0 knows no chunked bodies."))
-
-
-def least_head(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """The least of a head that has the same body as the sound one with these headers."""
-    named = dict(headers)
-    chunked = b"transfer-encoding" in named
-    framing = b"transfer-encoding: chunked" if chunked else b"content-length: " + named.get(b"content-length", b"0")
-    return b"POST / HTTP/1.1\r\n" + framing + b"\r\n\r\n"
 
 
 def path_and_query(target: bytes, host: bytes) -> tuple[bytes, bytes]:

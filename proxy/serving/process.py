@@ -151,7 +151,7 @@ class _Server(uvicorn.Server):
             self._connections.remove(connection)
             client.close()
 
-        _start_now(opening, gone)
+        _open_now(opening, gone)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Never left to uvicorn: it waits for open streams for ever, or cuts them without a word."""
@@ -217,14 +217,15 @@ class _Server(uvicorn.Server):
             connection.transport.abort()
 
 
-def _start_now(work: Coroutine[Any, None, Any], gone: Callable[[], None]) -> None:
-    """Runs `work` up to its first wait here and now, and the rest when that is over. As a task it would begin a turn of
-    the event loop later, and under load a turn is long. `gone` is called if the client was, before it was served."""
+def _open_now(opening: Coroutine[Any, None, Any], gone: Callable[[], None]) -> None:
+    """Runs `opening` up to its first wait here and now, and the rest when that is over: as a task it would begin a turn
+    of the event loop later, and under load a turn is long. Nobody cancels it or asks which task it is, so it needs none
+    (requests do: `early_start.py`). `gone` is called if the client was, before it was served."""
     try:
-        waits_for = work.send(None)
+        waits_for = opening.send(None)
     except StopIteration:
         pass
     except (OSError, RuntimeError):
         gone()
     else:
-        waits_for.add_done_callback(lambda _: _start_now(work, gone))
+        waits_for.add_done_callback(lambda _: _open_now(opening, gone))

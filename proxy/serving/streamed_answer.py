@@ -4,21 +4,17 @@ Handed what a stream told of itself; ends the client's stream in the same way, a
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
-
 from starlette.types import Send
 
 from ..context import RequestContext
 from ..upstreams.fallback import FallbackPlan
-from ..upstreams.transport import Body, Broken, Reply
+from ..upstreams.transport import Reply
 from ..values.events import Failed
 from ..watching.steps import FirstContent
 from .delivery import EventStream
 from .forwarded_answer import ForwardedAnswer, ForwardedRequest, Refusal
 
 MOST_EARLY = 65_536  # bytes of blanks, comments and pings before an answer begins
-_LAST_BYTES = 0.05  # seconds that the end of a body is awaited, so that its connection can be used again
 
 
 class StreamedAnswer(ForwardedAnswer):
@@ -45,7 +41,7 @@ class StreamedAnswer(ForwardedAnswer):
         self._note_end(reply.status)
         self._observer.succeed()
         try:
-            await _read_to_the_end(reply.body)
+            await reply.body.finish()
         finally:
             await self._out.close()
 
@@ -59,16 +55,6 @@ class StreamedAnswer(ForwardedAnswer):
         shown = self._forwarding.without_key(theirs, self._own_key) if theirs else self._dialect.error_event(failed)
         await self._out.end(shown)
         return None
-
-
-async def _read_to_the_end(body: Body) -> None:
-    """Reads the last bytes of a body that has said everything: a connection left in its middle is lost."""
-    if body.is_whole:
-        return
-    with suppress(TimeoutError, Broken):
-        async with asyncio.timeout(_LAST_BYTES):
-            while await body.read():
-                pass
 
 
 def as_stream(reply: Reply) -> dict[str, str]:

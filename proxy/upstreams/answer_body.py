@@ -1,5 +1,5 @@
 """The body of an upstream's answer, read within limits: of size, and of silence. Handed an `Answer`; hands on
-its bytes as they come, all of them at once, or what an error says.
+its bytes as they come, all of them at once, or what an error says; and sees to what is left behind the last word.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..values.sse import EventTooLong
 HTTP_ERRORS = (WireError, TimeoutError, OSError)
 MOST_ANSWER = 64 << 20  # bytes, where nobody says otherwise
 _MOST_OF_ERROR = 100_000  # bytes
-_LAST_BYTES = 0.05  # how long the end of a body is awaited, so that its connection can be used again
+LAST_BYTES = 0.05  # seconds that the end of a body is awaited, so that its connection can be used again
 
 
 class AnswerBody:
@@ -49,15 +49,18 @@ class AnswerBody:
                     size += len(data)
         return b"".join(parts) if size <= _MOST_OF_ERROR else b""
 
-    async def finish(self) -> None:
-        """Reads the last bytes of a body that has said everything: a connection left in its middle is lost."""
-        until = time.monotonic() + _LAST_BYTES
-        with suppress(*HTTP_ERRORS, EventTooLong):
-            while self.counted(await self._answer.read(_LAST_BYTES)) and time.monotonic() < until:
-                pass
-
     def counted(self, data: bytes) -> bytes:
         self._left -= len(data)
         if self._left < 0:
             raise EventTooLong
         return data
+
+
+async def read_to_the_end(answer: Answer) -> None:
+    """Reads the last bytes of a body that has said everything: a connection left in its middle is lost."""
+    if answer.is_whole:
+        return
+    until, left = time.monotonic() + LAST_BYTES, LAST_BYTES
+    with suppress(*HTTP_ERRORS):
+        while left > 0.0 and await answer.read(left):
+            left = until - time.monotonic()

@@ -12,7 +12,7 @@ import orjson
 from ..values.events import Event, Failed, TakeBatch
 from ..values.first_bytes import begins_json, is_json, is_markup
 from ..values.sse import EventTooLong
-from .answer_body import HTTP_ERRORS
+from .answer_body import HTTP_ERRORS, read_to_the_end
 from .chunk_stream import ChunkStream
 from .chunks import ChunkReader
 from .openai_failures import bad_response
@@ -81,7 +81,7 @@ class AnswerEvents:
         if response is not None:
             with response:
                 if self._reader.over:
-                    await self._answer.finish()
+                    await read_to_the_end(response)
 
     async def _ask(self) -> list[Event]:
         """What the first bytes hold: all of an answer that is no stream, whatever it is labelled."""

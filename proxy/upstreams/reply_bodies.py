@@ -4,12 +4,13 @@ or bytes; hands on what a reply is read by (`transport.Body`).
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Protocol
 
 from providers.web.wire import Answer, Take
 
 from ..values.events import Failed
-from .answer_body import HTTP_ERRORS
+from .answer_body import HTTP_ERRORS, read_to_the_end
 from .transport import Broken
 
 
@@ -28,10 +29,6 @@ class BodyThatComes:
         self._failure = failure
         self.close = answer.close
 
-    @property
-    def is_whole(self) -> bool:
-        return self._answer.is_whole
-
     async def read(self) -> bytes:
         try:
             return await self._answer.read(self._idle)
@@ -44,11 +41,12 @@ class BodyThatComes:
         except HTTP_ERRORS as error:
             raise Broken(self._failure(error, begun=True)) from error
 
+    def finish(self) -> Awaitable[None]:
+        return read_to_the_end(self._answer)
+
 
 class BodyInHand:
     __slots__ = ("_rest",)
-
-    is_whole = True
 
     def __init__(self, data: bytes) -> None:
         self._rest = data
@@ -60,5 +58,7 @@ class BodyInHand:
     async def feed(self, take: Take) -> bool:
         data = await self.read()
         return bool(data) and not take(data)
+
+    async def finish(self) -> None: ...
 
     def close(self) -> None: ...

@@ -5,7 +5,7 @@ Failures do not raise: they come as a last `Failed` event, or as a reply with a 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -33,12 +33,13 @@ class Transport(Protocol):
 class Body(Protocol):
     """The bytes of a reply, as `wire.Answer` has them. Where they break off, `Broken` is raised."""
 
-    @property
-    def is_whole(self) -> bool: ...
-
     async def read(self) -> bytes: ...
 
     async def feed(self, take: Take) -> bool: ...
+
+    def finish(self) -> Awaitable[None]:
+        """It has said everything: its last bytes are awaited for a moment, so that its connection can be used again."""
+        ...
 
     def close(self) -> None: ...
 

@@ -60,8 +60,8 @@ class SearchOptions:
 class ChatRequest:
     """`body` is Chat Completions JSON with the client's unknown fields in it and every hosted-search field taken out.
 
-    `raw` is what the client sent; it goes up unchanged where `body` equals it. Who writes an answer
-    holds the request that the client sent, whatever it was replaced by on the way to the model.
+    `raw` is what the client sent; it goes up unchanged where `body` equals it. Who writes an answer holds the request
+    that the client sent, whatever it was replaced by on the way to the model.
     """
 
     body: dict[str, Any]

@@ -81,7 +81,7 @@ class Summary:
         self.overhead: float | None = None  # our own seconds before the first question to a model or a provider
 
     def copied(self) -> Summary:
-        """Its lists are the same ones."""
+        """Its lists are the same ones. Name by name, because a loop over the names takes five times as long."""
         other = Summary.__new__(Summary)
         other.calls = self.calls
         other.citations = self.citations

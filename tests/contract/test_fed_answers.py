@@ -10,7 +10,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from providers.web.wire import Answer, BrokenOff
+from proxy.upstreams.answer_body import read_to_the_end
 from tests.fakes.scripted_server import CHUNKED, SIZED, TO_THE_END, Flood, Say, Server, saying, serving
+
+END = b"0\r\nEnd: yes\r\n\r\n"  # of what is `CHUNKED`
 
 
 class Taker:
@@ -55,6 +58,36 @@ async def test_a_connection_whose_answer_was_handed_on_is_kept() -> None:
             with await server.ask() as answer:
                 assert not await answer.feed(Taker(), 30.0)
     assert server.opened == 1
+
+
+async def test_a_connection_whose_answer_has_said_all_is_kept_once_its_end_has_come() -> None:
+    async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(CHUNKED.removesuffix(END))
+        await asyncio.sleep(0.01)
+        writer.write(END)
+
+    async with serving(say) as server:
+        for _ in range(3):
+            with await server.ask() as answer:
+                assert await answer.read(30.0)
+                assert not answer.is_whole
+                await read_to_the_end(answer)
+                assert answer.is_whole
+    assert server.opened == 1
+
+
+async def test_an_end_that_does_not_come_is_awaited_for_a_moment_alone() -> None:
+    async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(CHUNKED.removesuffix(END))
+        while True:
+            writer.write(b"1\r\n \r\n")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    async with answered(say) as (_, answer):
+        async with asyncio.timeout(5.0):
+            await read_to_the_end(answer)
+        assert not answer.is_whole
 
 
 async def test_a_piece_is_handed_on_without_a_task_being_woken_for_it() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from proxy.dialects.chat import ChatDialect, ChatWriter, decode
 from proxy.serving.delivery import EventStream
 from proxy.serving.forwarded_answer import ForwardedRequest
 from proxy.serving.forwarding import Forwarder
+from proxy.upstreams.answer_body import LAST_BYTES
 from proxy.upstreams.client import UpstreamClient
 from proxy.upstreams.failures import masked, masked_failure
 from proxy.upstreams.fallback import Candidate, FallbackPlan
@@ -85,10 +87,6 @@ class ScriptedBody:
         self._steps = list(steps)
         upstream.open += 1
 
-    @property
-    def is_whole(self) -> bool:
-        return not self._steps
-
     async def read(self) -> bytes:
         while self._steps:
             step = self._steps.pop(0)
@@ -105,6 +103,12 @@ class ScriptedBody:
             if not take(data):
                 return True
         return False
+
+    async def finish(self) -> None:
+        with suppress(TimeoutError, Broken):
+            async with asyncio.timeout(LAST_BYTES):
+                while await self.read():
+                    pass
 
     def close(self) -> None:
         self._upstream.open -= 1

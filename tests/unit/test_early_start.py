@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Coroutine
 from contextvars import ContextVar
 from typing import Any
@@ -68,6 +70,23 @@ async def test_it_knows_its_task_and_its_task_is_known_before_it_begins(started:
 
     assert all(await (await started.begin(work())))
     assert asyncio.current_task() is not None
+
+
+async def test_what_ends_before_its_first_wait_is_gone_without_a_collection(started: Started) -> None:
+    class Outcome:
+        pass
+
+    async def work() -> Outcome:
+        return Outcome()
+
+    gc.disable()
+    try:
+        gone = weakref.ref(await (await started.begin(work())))
+        started.made.clear()
+        await asyncio.sleep(0)
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 async def test_what_it_sets_stays_with_it(started: Started) -> None:

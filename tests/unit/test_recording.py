@@ -30,6 +30,7 @@ from proxy.watching.steps import (
     ToolBegan,
     ToolCalled,
 )
+from proxy.watching.summary import Summary
 
 SECRETIVE = "what-people-wrote"
 ADDRESS = f"https://{SECRETIVE}.example/"
@@ -198,3 +199,11 @@ def test_of_a_step_only_what_is_heavy_goes(kind: type[Step], lightened: set[str]
     light, weight = recording._LIGHTER[kind](kind(**held), 0)
     assert weight == 0
     assert {name for name, value in held.items() if getattr(light, name) != value} == lightened
+
+
+def test_a_copy_of_a_summary_has_all_that_it_has() -> None:
+    summary = observed(*SEARCHED).summary
+    copied = summary.copied()
+    assert [getattr(copied, name) for name in Summary.__slots__] == [
+        getattr(summary, name) for name in Summary.__slots__
+    ]

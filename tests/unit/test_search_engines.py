@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from providers.base import SearchQuery
 from providers.queries import with_sites
 from proxy.dialects import alpha_search, openwebui, searxng, tavily
-from proxy.dialects.engine import EngineDialect
+from proxy.dialects.engine_dialect import EngineDialect
 from proxy.dialects.search_engines import ReadText, since
 from proxy.serving import search_engine_clients
 from proxy.values.errors import RequestError, failure
