@@ -59,9 +59,11 @@ class _Begun(Coroutine[Any, Any, T]):
         return first
 
     def throw(self, *error: Any) -> Any:
-        self._is_new, self._first = False, None
+        awaited, self._is_new, self._first = self._first, False, None
         if self._ended is not None:
             raise self._taken_end()
+        if awaited is not None:  # its task, which had not heard of it yet, would have cancelled it
+            awaited.cancel()
         return self._work.throw(*error)
 
     def _taken_end(self) -> BaseException:

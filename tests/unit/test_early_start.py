@@ -146,6 +146,27 @@ async def test_it_is_cancelled_where_it_stands(started: Started, rounds: int) ->
     assert seen == ["cancelled", "tidied up"]
 
 
+async def test_what_it_waits_for_is_cancelled_with_it(started: Started) -> None:
+    loop = asyncio.get_running_loop()
+    aside = loop.create_task(asyncio.sleep(60))
+    done: asyncio.Future[None] = loop.create_future()
+
+    async def work() -> None:
+        await aside
+
+    def callback() -> None:
+        start_now(work(), loop, started.made.append)
+        started.made[0].cancel()
+        done.set_result(None)
+
+    loop.call_soon(callback)
+    await done
+    with pytest.raises(asyncio.CancelledError):
+        await started.made[0]
+    with pytest.raises(asyncio.CancelledError):
+        await aside
+
+
 async def test_a_cancellation_that_is_taken_back_leaves_a_result(started: Started) -> None:
     async def work() -> str:
         try:
