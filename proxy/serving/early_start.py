@@ -48,6 +48,8 @@ class _Begun(Coroutine[Any, Any, T]):
             self._first = self._work.send(None)
         except BaseException as ended:  # raised in its task, where it belongs
             self._ended = ended
+        if self._first is not None:
+            self._first._asyncio_future_blocking = False  # until its task takes it, others may await it too
 
     def send(self, value: Any) -> Any:
         if not self._is_new:
@@ -56,6 +58,8 @@ class _Begun(Coroutine[Any, Any, T]):
         first, self._first = self._first, None
         if self._ended is not None:
             raise self._taken_end()
+        if first is not None:
+            first._asyncio_future_blocking = True  # as it was handed to us: a task takes nothing else
         return first
 
     def throw(self, *error: Any) -> Any:

@@ -167,6 +167,43 @@ async def test_what_it_waits_for_is_cancelled_with_it(started: Started) -> None:
         await aside
 
 
+async def test_several_may_begin_by_waiting_for_the_same(started: Started) -> None:
+    loop = asyncio.get_running_loop()
+    gate: asyncio.Future[str] = loop.create_future()
+    done: asyncio.Future[None] = loop.create_future()
+
+    async def work() -> str:
+        return await gate
+
+    def callback() -> None:
+        for _ in range(3):
+            start_now(work(), loop, started.made.append)
+        done.set_result(None)
+
+    loop.call_soon(callback)
+    await done
+    loop.call_soon(gate.set_result, "open")
+    assert await asyncio.gather(*started.made) == ["open"] * 3
+
+
+async def test_what_it_waits_for_may_come_before_its_task_has_begun(started: Started) -> None:
+    loop = asyncio.get_running_loop()
+    gate: asyncio.Future[str] = loop.create_future()
+    done: asyncio.Future[None] = loop.create_future()
+
+    async def work() -> str:
+        return await gate
+
+    def callback() -> None:
+        start_now(work(), loop, started.made.append)
+        gate.set_result("open")
+        done.set_result(None)
+
+    loop.call_soon(callback)
+    await done
+    assert await started.made[0] == "open"
+
+
 async def test_a_cancellation_that_is_taken_back_leaves_a_result(started: Started) -> None:
     async def work() -> str:
         try:
