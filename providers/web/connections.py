@@ -16,7 +16,7 @@ from yarl import URL
 
 from .egress import WANTS_CREDENTIALS, Egress, Failing, Proxy, failing
 from .tunnel import ProxyRefused, handshake, shake_hands
-from .wire import Answer, HungUp, Wire, WireError
+from .wire import Answer, ClearWire, HungUp, SecureWire, Wire, WireError
 
 _KEPT = 30.0  # seconds that a connection is kept for the next question
 _NAMES_KEPT = 10.0  # seconds that a name's addresses are
@@ -157,8 +157,7 @@ class Connections:
     # New ones
 
     async def _connected(self) -> Wire:
-        self._room = self._room or memoryview(bytearray(_ROOM))
-        wire = Wire(self._take_back, self._room)
+        wire = self._new_wire()
         try:
             async with asyncio.timeout(self._connect_timeout):
                 if self._secure and self._certificates is None:
@@ -172,6 +171,12 @@ class Connections:
             raise NotConnected(error.errno, str(error)) from error
         return wire
 
+    def _new_wire(self) -> Wire:
+        if self._secure or (self._proxy is not None and self._proxy.scheme == "https"):
+            return SecureWire(self._take_back)
+        self._room = self._room or memoryview(bytearray(_ROOM))
+        return ClearWire(self._take_back, self._room)
+
     async def _dial(self, wire: Wire) -> None:
         loop = asyncio.get_running_loop()
         asked, found = self._found
@@ -182,11 +187,14 @@ class Connections:
         await self._hand_over(dialled, wire)
 
     async def _hand_over(self, dialled: socket.socket, wire: Wire) -> None:
-        name = self._host.rstrip(".") if self._secure else None
+        loop = asyncio.get_running_loop()
         try:
-            await asyncio.get_running_loop().create_connection(
-                lambda: wire, sock=dialled, ssl=self._certificates, server_hostname=name
-            )
+            if isinstance(wire, SecureWire):
+                transport, _ = await loop.create_connection(_Words, sock=dialled)
+                wire.below(transport)
+                await _secured(transport, wire, self._certificates, self._host.rstrip("."))
+            else:
+                await loop.create_connection(lambda: wire, sock=dialled)
         except BaseException:
             dialled.close()
             raise
@@ -194,11 +202,12 @@ class Connections:
     async def _dial_through(self, proxy: Proxy, wire: Wire) -> None:
         loop = asyncio.get_running_loop()
         believed = await asyncio.to_thread(self._believed, self._ca_file) if proxy.scheme == "https" else None
-        name = proxy.host if believed else None
         try:
-            transport, words = await loop.create_connection(
-                _Words, proxy.host, proxy.port, ssl=believed, server_hostname=name
-            )
+            transport, words = await loop.create_connection(_Words, proxy.host, proxy.port)
+            if isinstance(wire, SecureWire):
+                wire.below(transport)
+            if believed is not None:
+                transport = await _secured(transport, words, believed, proxy.host)
         except TimeoutError:
             raise
         except OSError as error:
@@ -218,18 +227,28 @@ class Connections:
             shake = handshake(proxy, self._host, self._port)
             await shake_hands(shake, words.say, words.hear)
         if self._secure:
-            assert self._certificates is not None
-            name = self._host.rstrip(".")
-            loop = asyncio.get_running_loop()
-            try:
-                secured = await loop.start_tls(transport, wire, self._certificates, server_hostname=name)
-            except TypeError as error:  # asyncio trips in TLS within TLS, over the very error that it wants to raise
-                raise error.__context__ if isinstance(error.__context__, ssl.SSLError) else error from None
-            assert secured is not None
-            wire.connection_made(secured)
+            await _secured(transport, wire, self._certificates, self._host.rstrip("."))
         else:
             transport.set_protocol(wire)
             wire.connection_made(transport)
+
+
+async def _secured(
+    transport: asyncio.Transport, protocol: Wire | _Words, believed: ssl.SSLContext | None, name: str
+) -> asyncio.Transport:
+    """The same connection, with TLS from here on."""
+    assert believed is not None
+    try:
+        secured = await asyncio.get_running_loop().start_tls(transport, protocol, believed, server_hostname=name)
+    except TypeError as error:  # asyncio trips in TLS within TLS, over the very error that it wants to raise
+        transport.abort()
+        raise error.__context__ if isinstance(error.__context__, ssl.SSLError) else error from None
+    except BaseException:
+        transport.abort()
+        raise
+    assert secured is not None
+    protocol.connection_made(secured)
+    return secured
 
 
 class _Words(asyncio.Protocol):

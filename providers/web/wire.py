@@ -171,16 +171,14 @@ class _Inflating:
         return b""
 
 
-class Wire(asyncio.BufferedProtocol):
-    """`freed` is told when it may be asked again. One question at a time. `room` is where what comes is read into: no
-    more than that at once, or a client that reads slowly would have a quarter of a megabyte here. Nothing in it is
-    needed any more when the next comes, so that all connections of one loop can share it."""
+class Wire(asyncio.BaseProtocol):
+    """`freed` is told when it may be asked again. One question at a time. How bytes come is its subclasses' affair."""
 
-    def __init__(self, freed: Callable[[Wire], None], room: memoryview) -> None:
+    def __init__(self, freed: Callable[[Wire], None]) -> None:
         self.loop = asyncio.get_running_loop()
         self._freed = freed
-        self._room = room
         self._transport: asyncio.Transport | None = None
+        self._source: asyncio.Transport | None = None  # what is paused where nobody takes what comes
         self._parts: list[bytes] = []  # of the body, not read yet
         self._headers: dict[bytes, bytes] = {}
         # Called by the parser for every header and every piece of a body, without a function of ours between.
@@ -245,9 +243,9 @@ class Wire(asyncio.BufferedProtocol):
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
         self._waiting = 0
-        if self._paused and self._transport is not None:
+        if self._paused and self._transport is not None and self._source is not None:
             self._paused = False
-            self._transport.resume_reading()
+            self._source.resume_reading()
         return data
 
     def abort(self) -> None:
@@ -259,13 +257,12 @@ class Wire(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
+        self._source = self._source or transport
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._room
-
-    def buffer_updated(self, nbytes: int) -> None:
+    def _read(self, data: bytes | memoryview) -> None:
+        nbytes = len(data)
         try:
-            self._parser.feed_data(self._room[:nbytes])
+            self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             reason = error.__context__
             self._fail(reason if isinstance(reason, WireError) else NotHTTP(str(error)))
@@ -291,9 +288,9 @@ class Wire(asyncio.BufferedProtocol):
     def _hold(self, size: int) -> None:
         """More of the body is here."""
         self._waiting += size
-        if self._waiting > _MOST_WAITING and not self._paused and self._transport is not None:
+        if self._waiting > _MOST_WAITING and not self._paused and self._transport is not None and self._source:
             self._paused = True
-            self._transport.pause_reading()
+            self._source.pause_reading()
         self._wake()
 
     def _feed(self, take: Take, waiter: asyncio.Future[bool]) -> None:
@@ -397,3 +394,32 @@ class Wire(asyncio.BufferedProtocol):
             self._look_in(min(self._until - now, _LOOK_EVERY), now)
         else:
             waiter.set_exception(TimeoutError())
+
+
+class ClearWire(Wire, asyncio.BufferedProtocol):
+    """`room` is where what comes is read into: no more than that at once, or a client that reads slowly would have a
+    quarter of a megabyte here. Nothing in it is needed any more when the next comes, so that all connections of one
+    loop can share it."""
+
+    def __init__(self, freed: Callable[[Wire], None], room: memoryview) -> None:
+        super().__init__(freed)
+        self._room = room
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._room
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._read(self._room[:nbytes])
+
+
+class SecureWire(Wire, asyncio.Protocol):
+    """Within TLS. Both event loops throw away what they have unpacked and nobody has taken when the server hangs up:
+    what did not fit into a room, and all that comes while the connection is paused. So it takes all that there is, and
+    what is paused is the connection below."""
+
+    def below(self, transport: asyncio.Transport) -> None:
+        """Told before there is TLS."""
+        self._source = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._read(data)
