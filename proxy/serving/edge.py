@@ -189,6 +189,7 @@ class Edge:
         """Where the caller stands with its limits; refuses what is beyond them."""
         if self._limiter is None:
             return
+        self._tell_ends()  # what they cost counts: this one may have waited for one of them on its connection
         scope = arrival.scope
         path = search_engine_clients.known_path(scope)
         standing = await self._limiter.admit(limits, scope["method"], path, arrival.dialect.name)

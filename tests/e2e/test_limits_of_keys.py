@@ -13,6 +13,7 @@ import pytest
 
 from tests.fakes.groundwire import Groundwire
 from tests.fakes.model import ModelServer, call, text
+from tests.fakes.raw_client import chat_request, exchange
 
 QUESTION = {"role": "user", "content": "Why is the sky blue?"}
 OFF = {"x-groundwire-search": "off"}
@@ -24,6 +25,7 @@ KEYS: list[dict[str, Any]] = [
     {"key": "key-tools", "name": "tools", "requests_per_minute": 2},
     {"key": "key-words", "name": "words", "tokens_per_minute": 15},
     {"key": "key-words-forwarded", "name": "words2", "tokens_per_minute": 15},
+    {"key": "key-words-ahead", "name": "words3", "tokens_per_minute": 15},
     {"key": "key-searcher", "name": "searcher", "searches_per_minute": 1},
     {"key": "key-no-searches", "name": "no-searches", "budget": {"day": {"searches": 1}}},
     {"key": "key-daily", "name": "daily", "budget": {"day": {"tokens": 15}}},
@@ -151,6 +153,15 @@ def test_tokens_are_counted_when_an_answer_ends(
     error = check_refusal(refused, most=5)
     assert "15 tokens per minute" in error["message"]
     assert limits_of(refused)["remaining-tokens"] == "0"
+
+
+def test_and_count_for_the_request_behind_it_on_its_connection(proxy: Groundwire, model: ModelServer) -> None:
+    """It begins in the moment in which the answer before it ends."""
+    model.script(text("Blue."))
+    asked = chat_request("Authorization: Bearer key-words-ahead")
+    last = chat_request("Authorization: Bearer key-words-ahead", "Connection: close")
+    answers = exchange(proxy, asked + last)
+    assert re.findall(rb"HTTP/1.1 (\d+)", answers) == [b"200", b"429"]
 
 
 def test_both_limits_stand_in_the_headers(proxy: Groundwire, model: ModelServer) -> None:
