@@ -176,6 +176,9 @@ class Connection(HttpToolsProtocol):
     def _ignore_upgrade(self, rest: bytes | memoryview) -> None:
         """The parser takes an upgrade for the end of HTTP. We upgrade to nothing, so the body follows as it would have
         without, and is read by a parser of its own; after it the connection is closed."""
+        if self._at == _BETWEEN:  # that body has been read: this is an upgrade behind it, and not of our request
+            self._deaf = True
+            return
         self._unmoved = 0
         headers = self.cycle.scope["headers"]
         self.parser = last_body_parser(headers, self.on_chunk_header, self.on_body, self.on_message_complete)

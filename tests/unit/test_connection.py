@@ -237,6 +237,15 @@ def test_an_upgrade_is_ignored_and_the_body_read(framing: bytes) -> None:
         assert found.closed
 
 
+def test_an_upgrade_behind_an_upgrade_adds_nothing_to_its_body() -> None:
+    up = b"Upgrade: websocket\r\nConnection: upgrade\r\n"
+    sent = [POST + up + b"Content-Length: 5\r\n\r\n" + body for body in (b"first", b"other")]
+    for pieces in ([b"".join(sent)], sent, bytewise(b"".join(sent))):
+        found = heard(pieces)
+        assert [json.loads(body)[3] for _, body in found.answers] == ["first"]
+        assert found.closed
+
+
 # Who is told
 
 
