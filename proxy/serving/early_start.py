@@ -33,7 +33,8 @@ def start_now(
 
 class _Begun(Coroutine[Any, Any, T]):
     """A coroutine whose first step was made before its task made any: the task's first step hands on what came of it.
-    What is thrown into it meets the coroutine where it stands."""
+    What is thrown into it meets the coroutine where it stands; but a cancellation first meets what it awaits, as in any
+    task."""
 
     __slots__ = ("_ended", "_first", "_is_new", "_work")
 
@@ -55,20 +56,23 @@ class _Begun(Coroutine[Any, Any, T]):
         if not self._is_new:
             return self._work.send(value)
         self._is_new = False
-        first, self._first = self._first, None
         if self._ended is not None:
             raise self._taken_end()
+        return self._taken_first()
+
+    def throw(self, *error: Any) -> Any:
+        self._is_new = False
+        if self._ended is not None:
+            raise self._taken_end()
+        if self._first is not None and isinstance(error[0], asyncio.CancelledError) and self._first.cancel():
+            return self._taken_first()  # its task awaits the end of it, and throws the cancellation in then
+        return self._work.throw(*error)
+
+    def _taken_first(self) -> Any:
+        first, self._first = self._first, None
         if first is not None:
             first._asyncio_future_blocking = True  # as it was handed to us: a task takes nothing else
         return first
-
-    def throw(self, *error: Any) -> Any:
-        awaited, self._is_new, self._first = self._first, False, None
-        if self._ended is not None:
-            raise self._taken_end()
-        if awaited is not None:  # its task, which had not heard of it yet, would have cancelled it
-            awaited.cancel()
-        return self._work.throw(*error)
 
     def _taken_end(self) -> BaseException:
         """It is not kept here: what was raised knows of us, and both would stay until a collection finds them."""

@@ -114,7 +114,7 @@ async def test_what_goes_wrong_is_raised_in_its_task(started: Started, before: b
 
 @pytest.mark.parametrize("rounds", [0, 1, 3], ids=["before the task's first step", "after it", "later"])
 async def test_it_is_cancelled_where_it_stands(started: Started, rounds: int) -> None:
-    """Before its first step a task knows nothing of what its work waits for, and throws the cancellation in."""
+    """Also before its first step, when a task knows nothing yet of what its work waits for."""
     seen = []
 
     async def work() -> None:
