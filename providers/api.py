@@ -36,11 +36,11 @@ from .errors import (
 )
 from .rows import as_author, as_day, as_score, is_web, links_in, parsed, records, text_in
 from .web import connections
+from .web.answer import WireError
 from .web.body import ACCEPTED
 from .web.egress import DIRECT, WANTS_CREDENTIALS, Egress, Failing, happening
 from .web.plain import first_heading
 from .web.service_wire import ServiceAnswer, ServiceWire
-from .web.wire import WireError
 
 if TYPE_CHECKING:
     import httpx

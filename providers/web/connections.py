@@ -14,9 +14,10 @@ from typing import Any
 import aiohappyeyeballs
 from yarl import URL
 
+from .answer import Answer, HungUp, WireError
 from .egress import WANTS_CREDENTIALS, Egress, Failing, Proxy, failing
 from .tunnel import ProxyRefused, handshake, shake_hands
-from .wire import Answer, ClearWire, HungUp, SecureWire, Wire, WireError
+from .wire import ClearWire, SecureWire, Wire
 
 _KEPT = 30.0  # seconds that a connection is kept for the next question
 _NAMES_KEPT = 10.0  # seconds that a name's addresses are

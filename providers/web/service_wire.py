@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Mapping
 
 from ..errors import Unavailable
+from .answer import Answer
 from .body import BadBody, BoundedBody
 from .connections import Connections
 from .egress import Egress
 from .http import known_certificates
-from .wire import Answer
 
 _KEPT = 5.0  # seconds that an idle connection is kept: services close theirs soon, and a stale one costs a try
 _MOST = 100  # connections to one service

@@ -8,7 +8,7 @@ import asyncio
 import time
 from contextlib import suppress
 
-from providers.web.wire import Answer, WireError
+from providers.web.answer import Answer, WireError
 
 from ..values.sse import EventTooLong
 

@@ -19,7 +19,7 @@ from .openai_failures import bad_response
 from .server_json import parse
 
 if TYPE_CHECKING:
-    from providers.web.wire import Answer
+    from providers.web.answer import Answer
 
     from .openai_transport import OpenAITransport
 

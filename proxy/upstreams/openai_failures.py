@@ -7,8 +7,8 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
+from providers.web.answer import Answer, BrokenOff, NotHTTP
 from providers.web.connections import ConnectTimeout, NotConnected, NotTrusted, ProxyFailed
-from providers.web.wire import Answer, BrokenOff, NotHTTP
 
 from ..values.errors import as_error, failure, too_large
 from ..values.events import Failed

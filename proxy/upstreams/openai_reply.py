@@ -15,7 +15,7 @@ from .reply_bodies import BodyInHand, BodyThatComes
 from .transport import Reply
 
 if TYPE_CHECKING:
-    from providers.web.wire import Answer
+    from providers.web.answer import Answer
 
     from .openai_transport import OpenAITransport
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from yarl import URL
 
+from providers.web.answer import Answer
 from providers.web.connections import Connections
 from providers.web.egress import DIRECT, Egress
-from providers.web.wire import Answer
 
 from ..config.secrets import header_secrets
 from ..values.errors import RequestError

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Protocol
 
-from providers.web.wire import Answer, Take
+from providers.web.answer import Answer, Take
 
 from ..values.events import Failed
 from .answer_body import HTTP_ERRORS, read_to_the_end

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Collection, Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
-from providers.web.wire import Take
+from providers.web.answer import Take
 
 from ..values.events import EventBatches, Failed
 

@@ -8,9 +8,9 @@ import zlib
 
 import pytest
 
+from providers.web.answer import BrokenOff, HungUp, NotHTTP
 from providers.web.connections import Connections, ConnectTimeout, NotConnected, ProxyFailed
 from providers.web.egress import DIRECT, Egress, Proxy
-from providers.web.wire import BrokenOff, HungUp, NotHTTP
 from tests.fakes.scripted_server import CHUNKED, EARLY, SIZED, TO_THE_END, Flood, saying, serving, whole
 
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from providers.web.wire import Answer, BrokenOff
+from providers.web.answer import Answer, BrokenOff
 from proxy.upstreams.answer_body import read_to_the_end
 from tests.fakes.scripted_server import CHUNKED, SIZED, TO_THE_END, Flood, Say, Server, saying, serving
 

@@ -12,11 +12,11 @@ import httpx
 import pytest
 
 from providers.errors import Unavailable
+from providers.web.answer import BrokenOff, HungUp, NotHTTP, WireError
 from providers.web.connections import NotConnected
 from providers.web.egress import DIRECT
 from providers.web.sdk_transport import SdkTransport
 from providers.web.service_wire import ServiceAnswer, ServiceWire
-from providers.web.wire import BrokenOff, HungUp, NotHTTP, WireError
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from providers.web.wire import Take
+from providers.web.answer import Take
 from proxy.config.upstreams import UpstreamConfig
 from proxy.context import RequestContext
 from proxy.dialects.chat import ChatDialect, ChatWriter, decode

@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from providers.web.wire import Take
+from providers.web.answer import Take
 from proxy.values.sse import DONE
 from proxy.watching.steps import Forwarded, ModelLeft, Tokens
 from tests.fakes.forwarding import (
