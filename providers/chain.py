@@ -355,7 +355,7 @@ def _select(found: SearchResults, query: SearchQuery, member: NamedProvider, gua
     for result in found.results:
         if _may_name(member, result.url, guard):
             named = True
-            if _is_wanted(result.url, query) and _in_range(result.date, first, last):
+            if _is_wanted(result.url, query) and (result.date is None or _in_range(result.date, first, last)):
                 chosen.setdefault(canonical(result.url), result)
     if not named and found.results:
         raise NoResults(_INSIDE, advice=_LIST_INSIDE)
@@ -384,8 +384,8 @@ def _may_name(member: NamedProvider, url: str, guard: Guard) -> bool:
     return _owns(member, url)
 
 
-def _in_range(day: str | None, first: date | None, last: date | None) -> bool:
+def _in_range(day: str, first: date | None, last: date | None) -> bool:
     """A dated result must lie in the range that was asked for; most pages carry no date, and those stay."""
-    if day is None or not re.match(r"\d{4}-\d\d-\d\d", day):
+    if not re.match(r"\d{4}-\d\d-\d\d", day):
         return True
     return str(first or "") <= day[:10] <= str(last or "9999")

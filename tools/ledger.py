@@ -129,6 +129,34 @@ class Ledger:
             self._by_page.setdefault(page, source.n)
         return source
 
+    def add_hit(
+        self,
+        url: str,
+        title: str,
+        snippet: str,
+        date: str | None,
+        author: str | None,
+        score: float | None,
+        basis: Basis,
+    ) -> Source:
+        """A hit of a search, whose snippet the model is given: as this search says it, but for a better title or date
+        that is known. Most hits are new, and then all of it is done at once."""
+        page, basis = canonical(url), basis if snippet else "snippet"
+        if page in self._by_page:
+            known = self.add(url, title, snippet, date)
+            kept = self.give(known.n, snippet or known.snippet, basis)
+            shown = snippet or kept.snippet
+            return Source(kept.n, kept.url, kept.title, shown, kept.date, author, score, kept.given, kept.basis)
+        self._last = n = self._last + 1
+        given = _bounded((snippet,)) if snippet else ()
+        hit = Source(n, encode_url(url), " ".join(title.split()), snippet, date, author, score, given, basis)
+        if not hit.title:
+            hit = replace(hit, title=hit.host)
+        self._by_number[n] = hit
+        self._by_page[page] = n
+        self._given.add(n)
+        return hit
+
     def give(self, n: int, text: str, basis: Basis) -> Source:
         """The model is given this text of the source. What the page itself says takes the place of what an engine says
         of it, and never the other way round."""

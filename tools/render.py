@@ -109,12 +109,18 @@ def _direct(answer: SearchAnswer) -> list[str]:
 
 
 def _hit(source: Source) -> str:
-    return "\n".join([*_head(source), *([source.snippet] if source.snippet else [])])
+    lines = _head(source)
+    if source.snippet:
+        lines.append(source.snippet)
+    return "\n".join(lines)
 
 
 def _head(source: Source) -> list[str]:
-    title = prompts.SOURCE_TITLE.format(n=source.n, title=source.title)
-    return [title, prompts.SOURCE_URL.format(url=source.url), *dated(source.date)]
+    lines = [
+        prompts.SOURCE_TITLE.format(n=source.n, title=source.title),
+        prompts.SOURCE_URL.format(url=source.url),
+    ]
+    return lines + dated(source.date) if source.date else lines
 
 
 def dated(date: str | None) -> list[str]:

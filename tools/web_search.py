@@ -20,7 +20,7 @@ from providers.text.relevance import relevance
 from . import prompts
 from .base import OPEN_PAGE, WEB_SEARCH, BadArguments, Circumstances, Strings, Tool, ToolOutput, ToolSpec, described
 from .clean import one_line
-from .ledger import Ledger, Source
+from .ledger import Ledger
 from .options import SessionOptions, ToolPolicy
 from .provenance import Domains, domain_of, holds_secret, normalise
 from .render import MAX_TITLE, SearchAnswer, SearchFault, escape, remark, sentence
@@ -140,12 +140,7 @@ def answer(query: SearchQuery, found: Found, ledger: Ledger, longest_snippet: in
         snippet = escape(one_line(hit.snippet, longest_snippet))
         dated = escape(one_line(hit.date, 40)) if hit.date else None
         author = escape(one_line(hit.author, MAX_AUTHOR)) if hit.author else None
-        known = ledger.add(hit.url, title, snippet, dated)
-        kept = ledger.give(known.n, snippet or known.snippet, hit.basis if snippet else "snippet")
-        shown = snippet or kept.snippet
-        sources.append(
-            Source(kept.n, kept.url, kept.title, shown, kept.date, author, hit.score, kept.given, kept.basis)
-        )
+        sources.append(ledger.add_hit(hit.url, title, snippet, dated, author, hit.score, hit.basis))
     direct = escape(one_line(found.results.answer, MAX_DIRECT))
     if not sources and not direct:
         message = prompts.NOTHING_TO_OPEN.format(provider=found.provider)

@@ -196,3 +196,26 @@ def test_a_source_of_which_other_texts_were_given_is_the_same_in_all_else() -> N
     source = Source(*names)  # type: ignore[arg-type]  # each field holds its name, so that none can be mistaken
     other = source.with_texts(("text",), "page")
     assert {name for name in names if getattr(other, name) != name} == {"given", "basis"}
+
+
+HITS = st.tuples(
+    st.sampled_from(["https://a.example/", "https://www.a.example", "https://b.example/x", "local:notes/y", ""]),
+    st.sampled_from(["", "A title", " A  title ", "https"]),
+    st.sampled_from(["", "What it says.", "More of it.", "x" * 60_000]),
+    st.sampled_from([None, "2026-01-02"]),
+    st.sampled_from(["snippet", "page"]),
+)
+
+
+@given(st.lists(HITS, max_size=6))
+def test_a_hit_is_added_and_given_at_once(hits: list[tuple[str, str, str, str | None, Basis]]) -> None:
+    at_once, in_two_steps = Ledger(3), Ledger(3)
+    for url, title, snippet, date, basis in hits:
+        hit = at_once.add_hit(url, title, snippet, date, "Ada", 0.5, basis)
+        known = in_two_steps.add(url, title, snippet, date)
+        kept = in_two_steps.give(known.n, snippet or known.snippet, basis if snippet else "snippet")
+        assert (hit.n, hit.url, hit.title, hit.snippet) == (kept.n, kept.url, kept.title, snippet or kept.snippet)
+        assert (hit.date, hit.given, hit.basis) == (kept.date, kept.given, kept.basis)
+        assert (hit.author, hit.score) == ("Ada", 0.5)
+    assert at_once.to_keep() == in_two_steps.to_keep()
+    assert [source.n for source in at_once.given()] == [source.n for source in in_two_steps.given()]
