@@ -45,8 +45,9 @@ class Client(httpx.Client):
     def find_worker(self) -> int:
         """Which process holds its connection."""
         answer = self.get("/healthz")
-        _, port = answer.extensions["network_stream"].get_extra_info("client_addr")
-        inode = _inode(port)
+        stream = answer.extensions["network_stream"]
+        (_, ours), (_, theirs) = stream.get_extra_info("client_addr"), stream.get_extra_info("server_addr")
+        inode = _inode(theirs, ours)
         self.worker = next((pid for pid in workers_of(self._proxy) if inode in _sockets(pid)), 0)
         return self.worker
 
@@ -73,12 +74,16 @@ def one_at_each(proxy: Groundwire, headers: Mapping[str, str] | None = None) -> 
         yield [found[pid] for pid in workers_of(proxy)]
 
 
-def _inode(port: int) -> str:
-    """Of the server's end of the connection from this port."""
+_ESTABLISHED = "01"
+
+
+def _inode(server: int, client: int) -> str:
+    """Of the server's end of the connection between these ports. A client's port alone would not do: to another server
+    the same one may be in use, or have been a minute ago."""
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        fields = line.split()
-        if fields[2].endswith(f":{port:04X}"):
-            return fields[9]
+        _, local, remote, state, *rest = line.split()
+        if local.endswith(f":{server:04X}") and remote.endswith(f":{client:04X}") and state == _ESTABLISHED:
+            return rest[5]
     return ""
 
 
