@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from typing import Any
 
@@ -23,13 +23,17 @@ class Started:
         self.steps: list[str] = []
         self.made: list[asyncio.Task[Any]] = []
 
-    async def begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    async def begin(
+        self, work: Coroutine[Any, Any, Any], then: Callable[[asyncio.Task[Any]], object] = bool
+    ) -> asyncio.Task[Any]:
+        """`then` is done in the same callback, before the task makes a step of its own."""
         loop = asyncio.get_running_loop()
         returned: asyncio.Future[None] = loop.create_future()
 
         def callback() -> None:
             start_now(work, loop, self.made.append)
             self.steps.append("returned")
+            then(self.made[0])
             returned.set_result(None)
 
         loop.call_soon(callback)
@@ -126,17 +130,7 @@ async def test_it_is_cancelled_where_it_stands(started: Started, rounds: int) ->
             seen.append("tidied up")
             raise
 
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-
-    def callback() -> None:
-        start_now(work(), loop, started.made.append)
-        if not rounds:
-            started.made[0].cancel()
-        done.set_result(None)
-
-    loop.call_soon(callback)
-    await done
+    await started.begin(work(), bool if rounds else asyncio.Task.cancel)
     for left in reversed(range(rounds)):
         await asyncio.sleep(0)
         if not left:
@@ -147,20 +141,12 @@ async def test_it_is_cancelled_where_it_stands(started: Started, rounds: int) ->
 
 
 async def test_what_it_waits_for_is_cancelled_with_it(started: Started) -> None:
-    loop = asyncio.get_running_loop()
-    aside = loop.create_task(asyncio.sleep(60))
-    done: asyncio.Future[None] = loop.create_future()
+    aside = asyncio.create_task(asyncio.sleep(60))
 
     async def work() -> None:
         await aside
 
-    def callback() -> None:
-        start_now(work(), loop, started.made.append)
-        started.made[0].cancel()
-        done.set_result(None)
-
-    loop.call_soon(callback)
-    await done
+    await started.begin(work(), asyncio.Task.cancel)
     with pytest.raises(asyncio.CancelledError):
         await started.made[0]
     with pytest.raises(asyncio.CancelledError):
@@ -187,21 +173,12 @@ async def test_several_may_begin_by_waiting_for_the_same(started: Started) -> No
 
 
 async def test_what_it_waits_for_may_come_before_its_task_has_begun(started: Started) -> None:
-    loop = asyncio.get_running_loop()
-    gate: asyncio.Future[str] = loop.create_future()
-    done: asyncio.Future[None] = loop.create_future()
+    gate: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def work() -> str:
         return await gate
 
-    def callback() -> None:
-        start_now(work(), loop, started.made.append)
-        gate.set_result("open")
-        done.set_result(None)
-
-    loop.call_soon(callback)
-    await done
-    assert await started.made[0] == "open"
+    assert await (await started.begin(work(), lambda _: gate.set_result("open"))) == "open"
 
 
 async def test_a_cancellation_that_is_taken_back_leaves_a_result(started: Started) -> None:
@@ -232,14 +209,4 @@ async def test_one_that_has_ended_and_is_cancelled_then_has_ended(started: Start
     async def work() -> str:
         return "ended"
 
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-
-    def callback() -> None:
-        start_now(work(), loop, started.made.append)
-        started.made[0].cancel()
-        done.set_result(None)
-
-    loop.call_soon(callback)
-    await done
-    assert await started.made[0] == "ended"
+    assert await (await started.begin(work(), asyncio.Task.cancel)) == "ended"
