@@ -40,11 +40,19 @@ def lines_of(file: Path, count: int = 1) -> list[dict[str, Any]]:
     """As many as there should be: they are written a moment after the answer is sent."""
     end = time.monotonic() + 20
     while time.monotonic() < end:
-        written = file.read_text() if file.exists() else ""
+        written = text_of(file)
         if written.count("\n") >= count:
             return [json.loads(line) for line in written.splitlines()]
         time.sleep(0.02)
-    raise AssertionError(f"not {count} lines: {file.read_text()}")
+    raise AssertionError(f"not {count} lines: {text_of(file)}")
+
+
+def text_of(file: Path) -> str:
+    """Nothing while there is no file: between one that was put aside and the next."""
+    try:
+        return file.read_text()
+    except FileNotFoundError:
+        return ""
 
 
 def ask(proxy: Groundwire, path: str = "chat/completions", headers: Any = None, **fields: Any) -> httpx.Response:
@@ -73,11 +81,11 @@ def line_of(kept: Path, answer: httpx.Response) -> dict[str, Any]:
     wanted = answer.headers["x-request-id"]
     end = time.monotonic() + 20
     while time.monotonic() < end:
-        for line in kept.read_text().splitlines():
-            if wanted in line:
+        for line in text_of(kept).splitlines(keepends=True):
+            if wanted in line and line.endswith("\n"):
                 return dict(json.loads(line))
         time.sleep(0.02)
-    raise AssertionError(f"{wanted} is not in {kept.read_text()}")
+    raise AssertionError(f"{wanted} is not in {text_of(kept)}")
 
 
 # What is in it
@@ -181,8 +189,7 @@ def test_it_is_put_aside_when_it_is_full(config: dict[str, Any], model: ModelSer
     said = {"file": str(file), "max_size": "4KiB", "keep": 2}
     with Groundwire(audited(config, file, audit=said)) as proxy:
         for _ in range(12):
-            ask(proxy)
-            lines_of(file)
+            line_of(file, ask(proxy))
     names = {path.name for path in file.parent.iterdir()}
     assert names == {"audit.jsonl", "audit.jsonl.1", "audit.jsonl.2"}
     assert all(lines_of(path) for path in file.parent.iterdir())
