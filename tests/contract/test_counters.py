@@ -38,7 +38,7 @@ def redis() -> Iterator[RedisServer]:
 
 @asynccontextmanager
 async def opened(redis: RedisServer) -> AsyncIterator[RedisStore]:
-    store = RedisStore(RedisAddress("127.0.0.1", redis.port), pause=PAUSE, timeout=1.0)
+    store = RedisStore(RedisAddress("127.0.0.1", redis.port), pause=PAUSE, timeout=10.0)
     try:
         yield store
     finally:

@@ -36,7 +36,7 @@ def redis() -> Iterator[RedisServer]:
 
 @asynccontextmanager
 async def opened(url: str, **times: float) -> AsyncIterator[RedisStore]:
-    store = RedisStore(RedisAddress.read(url), **{"pause": PAUSE, "timeout": 1.0, **times})
+    store = RedisStore(RedisAddress.read(url), **{"pause": PAUSE, "timeout": 10.0, **times})
     try:
         yield store
     finally:

@@ -56,7 +56,7 @@ async def processes(
     said: str = "",
     private: bool = False,
 ) -> AsyncIterator[list[Process]]:
-    stores = [RedisStore(RedisAddress.read(redis.url), pause=0.1) for _ in range(number)]
+    stores = [RedisStore(RedisAddress.read(redis.url), pause=0.1, timeout=10.0) for _ in range(number)]
     try:
         yield [Process(store, engine, cache, said, private) for store in stores]
     finally:

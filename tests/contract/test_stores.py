@@ -39,7 +39,7 @@ def redis() -> Iterator[RedisServer]:
 
 @asynccontextmanager
 async def opened(port: int, **times: float) -> AsyncIterator[RedisStore]:
-    store = RedisStore(RedisAddress("127.0.0.1", port), **{"pause": PAUSE, "timeout": 1.0, **times})
+    store = RedisStore(RedisAddress("127.0.0.1", port), **{"pause": PAUSE, "timeout": 10.0, **times})
     try:
         yield store
     finally:

@@ -81,11 +81,11 @@ def saying(*parts: bytes, close: bool = False) -> Say:
 
 
 async def whole(answer: Answer) -> bytes:
-    out = b""
+    parts = []
     with answer:
         while data := await answer.read(30.0):
-            out += data
-    return out
+            parts.append(data)
+    return b"".join(parts)
 
 
 class Flood:
