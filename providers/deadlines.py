@@ -1,11 +1,13 @@
 """A block of work that must be over by a certain time. Handed the running loop and that time; raises `TimeoutError` in
-a block that takes longer, as `asyncio.timeout_at` does, for a third of its cost: no coroutine is made, and nobody asks
-which loop runs, which is a system call each time up to Python 3.11.
+a block that takes longer, as `asyncio.timeout_at` does, for a small part of its cost: no coroutine is made, nobody asks
+which loop runs, which is a system call each time up to Python 3.11, and all blocks of a loop share one timer.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import lru_cache
+from math import inf
 from types import TracebackType
 from typing import Any
 
@@ -13,11 +15,11 @@ from typing import Any
 class Deadline:
     """`with Deadline(loop, when): …`"""
 
-    __slots__ = ("_cancelled_before", "_has_passed", "_loop", "_task", "_timer", "_when")
+    __slots__ = ("_alarm", "_cancelled_before", "_has_passed", "_loop", "_task", "when")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
         self._loop = loop
-        self._when = when
+        self.when = when
         self._has_passed = False
 
     def __enter__(self) -> None:
@@ -25,19 +27,53 @@ class Deadline:
         assert task is not None
         self._task: asyncio.Task[Any] = task
         self._cancelled_before = task.cancelling()
-        self._timer = self._loop.call_at(self._when, self._pass)
+        self._alarm = alarm = _alarm_of(self._loop)
+        alarm.waiting.add(self)
+        if self.when < alarm.rings_at:
+            alarm.set(self.when)
 
-    def _pass(self) -> None:
+    def pass_by(self) -> None:
+        """Its time is over."""
         self._has_passed = True
         self._task.cancel()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._timer.cancel()
         if not self._has_passed:
+            self._alarm.waiting.discard(self)
             return
         # Who is cancelled by others too is not late, but gone.
         ours_alone = self._task.uncancel() <= self._cancelled_before
         if ours_alone and kind is asyncio.CancelledError:
             raise TimeoutError from error
+
+
+class _Alarm:
+    """The timer of all blocks of one loop, set for the first of them. When that is over in time, as nearly all are, the
+    timer is left as it is: it rings for nobody, and is set for the first of those that are there by then."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
+        self.waiting: set[Deadline] = set()
+        self.rings_at = inf
+
+    def set(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.rings_at = when
+        self._timer = self._loop.call_at(when, self._ring)
+
+    def _ring(self) -> None:
+        over = max(self.rings_at, self._loop.time())  # it may ring a moment too early
+        self._timer, self.rings_at = None, inf
+        for deadline in [deadline for deadline in self.waiting if deadline.when <= over]:
+            self.waiting.discard(deadline)
+            deadline.pass_by()
+        first = min([deadline.when for deadline in self.waiting], default=inf)
+        if first < inf:
+            self.set(first)
+
+
+_alarm_of = lru_cache(maxsize=4)(_Alarm)
