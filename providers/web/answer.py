@@ -102,6 +102,12 @@ class Answer:
             if data := self._wire.taken():
                 return data
             await self._wire.more(patience)
+        return self.at_hand()
+
+    def at_hand(self) -> bytes:
+        """All of the body that is left, where all of it has come: nothing is to be awaited for that."""
+        if self._wire is not None or self._inflating is not None:
+            return b""
         data, self._rest = self._rest, b""
         return data
 

@@ -87,7 +87,7 @@ class Connections:
         if self._proxy and self._in_the_clear and self._proxy.authorization:
             always["proxy-authorization"] = self._proxy.authorization
         self._always = frozenset(always)
-        self._head = b"".join(_line(name, value) for name, value in always.items())
+        self._head = "".join(_line(name, value) for name, value in always.items())
         self._origin = f"http://{url.host_port_subcomponent}" if self._in_the_clear else ""
         self._certificates: ssl.SSLContext | None = None
         self._room: memoryview | None = None  # of all wires: nobody has any before the first of them
@@ -99,10 +99,12 @@ class Connections:
         self, method: str, target: str, headers: Mapping[str, str], body: bytes, patience: float | None
     ) -> Answer:
         """`target` is sent as it is. The first byte may take as long as `patience`."""
-        lines = [f"{method} {self._origin}{target} HTTP/1.1\r\n".encode(), self._head]
-        lines += [_line(name, value) for name, value in headers.items() if name not in self._always]
-        size = b"content-length: %d\r\n\r\n" % len(body) if body or method not in _BODILESS else b"\r\n"
-        question = (b"".join(lines) + size, body) if body else (b"".join(lines) + size,)
+        lines = f"{method} {self._origin}{target} HTTP/1.1\r\n{self._head}"
+        for name, value in headers.items():
+            if name not in self._always:
+                lines += _line(name, value)
+        lines += f"content-length: {len(body)}\r\n\r\n" if body or method not in _BODILESS else "\r\n"
+        question = (lines.encode(), body) if body else (lines.encode(),)
         bodiless = method == "HEAD"
         kept = self._kept()
         wire = kept or await self._connected()
@@ -283,7 +285,7 @@ class _Words(asyncio.Protocol):
         return heard
 
 
-def _line(name: str, value: str) -> bytes:
+def _line(name: str, value: str) -> str:
     if "\n" in value or "\r" in value or "\0" in value:
         raise ValueError(f"the header {name} holds a line break")
-    return f"{name}: {value}\r\n".encode()
+    return f"{name}: {value}\r\n"

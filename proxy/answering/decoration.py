@@ -58,7 +58,10 @@ def strip_decoration(
 ) -> CleanedHistory:
     """`footer` says whether a "Sources" list at the end of an answer may be ours; `sources` are numbers that are known
     from elsewhere."""
-    marked = [place for place, message in enumerate(messages) if _may_hold_marks(message)]
+    marked = []
+    for place, message in enumerate(messages):
+        if _may_hold_marks(message):
+            marked.append(place)
     if not marked:
         return CleanedHistory(messages, False, 0, {}, frozenset())
     reader = _Reader(footer, sources or {})

@@ -31,6 +31,7 @@ from ..values.events import (
     TakeBatch,
     TextDelta,
     ToolCallDelta,
+    ToolMode,
     ToolStarted,
     UsageSeen,
     feed_of,
@@ -103,14 +104,10 @@ class _Answering:
         style = request.citations or engine.style or context.dialect.citation_style
         plain = not self._searching or offer.response_format is not None
         shown, taken = links_in(request.begun) if request.begun else None, offer.known_sources
-        self._grounds = Grounds(
-            self._ledger,
-            restored=taken,
-            read_alone=partial(_said_of_citations, "require_read", engine, plan, context),
-            longest_quote=request.longest_quote,
-        )
+        read_alone = partial(_said_of_citations, "require_read", engine, plan, context)
+        self._grounds = Grounds(self._ledger, taken, read_alone, request.longest_quote)
         lookup, texts = self._grounds.citable, self._grounds.texts
-        citer = Citer(lookup, style, engine.footer, enabled=not plain, shown=shown, taken=taken, texts=texts)
+        citer = Citer(lookup, style, engine.footer, not plain, shown, taken, texts)
         self._marker = citer  # of sentences that have no marker
         self._citer: Citer | StrippedCiter = citer
         self._thoughts: StrippedThoughts | None = None
@@ -141,8 +138,10 @@ class _Answering:
             return events
         try:
             while True:
+                if self._loop is None:
+                    self._loop = self._new_loop(await self._plan.look_up() if self._searching else "native")
                 if self._steps is None:
-                    self._steps = await self._next_steps()
+                    self._steps = self._next_steps(self._loop)
                 if self._portions is not None:
                     events = await self._next_portion()
                 elif self._hearing and not self._asking:  # all is said, and nothing more is awaited
@@ -191,25 +190,24 @@ class _Answering:
             if self._early:
                 self._early.cancel()
 
-    async def _next_steps(self) -> EventBatches:
+    def _new_loop(self, mode: ToolMode) -> ToolLoop:
+        return ToolLoop(self._offer, self._engine.max_rounds, self._plan.current.settings.assist, mode == "none")
+
+    def _next_steps(self, loop: ToolLoop) -> EventBatches:
         """What the loop wants done, as it happens."""
         if self._over:
             raise StopAsyncIteration
-        if self._loop is None:
-            assist = self._plan.current.settings.assist
-            search_first = self._searching and await self._plan.look_up() == "none"
-            self._loop = ToolLoop(self._offer, self._engine.max_rounds, assist=assist, search_first=search_first)
-        action = self._loop.next_action()
+        action = loop.next_action()
         if type(action) is AskModel:
             self._hearing, self._asking, self._said = True, True, 0
             return self._plan.stream(action.body, action.known_tools)
         self._hearing = False
         if type(action) is RunTools:
-            return self._run_tools(action, self._loop)
+            return self._run_tools(action, loop)
         if type(action) is KeepTurn:
-            return self._keep_turn(action, self._loop)
+            return self._keep_turn(action, loop)
         if type(action) is SearchFirst:
-            return self._search_first(self._loop)
+            return self._search_first(loop)
         raise StopAsyncIteration
 
     def _hear(self, batch: list[Event]) -> list[Event]:

@@ -23,7 +23,6 @@ class Grounds:
     def __init__(
         self,
         ledger: Ledger,
-        *,
         restored: Mapping[int, KnownSource] | None = None,
         read_alone: Callable[[], bool] = lambda: False,
         longest_quote: int = LONGEST_QUOTE,

@@ -85,7 +85,7 @@ class ToolLoop:
 
     `search_first` says that the model is known to be one that cannot call."""
 
-    def __init__(self, offer: Offer, max_rounds: int, *, assist: bool = False, search_first: bool = False) -> None:
+    def __init__(self, offer: Offer, max_rounds: int, assist: bool = False, search_first: bool = False) -> None:
         self._max_rounds = max_rounds
         self._key = ""  # made when the client is called while something may stay hidden from it
         self._last_turn: list[dict[str, Any]] = []  # the client's turn, with what ran in it

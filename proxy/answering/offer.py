@@ -50,6 +50,9 @@ class Decision:
         return f"{decided}; left_out={','.join(list(named)[:_MOST_TOLD])}"
 
 
+_AUTO = Decision(True, "auto")  # what is decided about most requests
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """A request ready for the loop. With nothing owned it is simply the client's request."""
@@ -91,7 +94,7 @@ def decide(request: ChatRequest, mode: str, header: str, available: bool, *, key
     if request.wants_no_tools:
         return Decision(False, "background")
     aside = _stepping_aside(request.body)
-    return Decision(not aside, aside or "auto")
+    return Decision(False, aside) if aside else _AUTO
 
 
 def make_offer(

@@ -64,10 +64,10 @@ class Preparation:
 
     async def prepare(self, request: ChatRequest, context: RequestContext) -> PreparedRequest:
         caller, headers = context.caller, context.headers
-        policy = caller.policy
+        policy, search = caller.policy, caller.policy.search
         if request.model.endswith(ONLINE):
             request = await self._without_suffix(request, caller)
-        else:
+        elif policy.models is not None:
             check_model(caller, request.model)
         said: dict[str, Any] = {}  # in what the request is to differ from what the client wrote
         if policy.models is not None:
@@ -82,8 +82,8 @@ class Preparation:
             said["search"] = replace(request.search, language=language)
         mode = self._mode_of(settings.mode, caller)
         wish = headers[SEARCH_HEADER].strip().lower() if SEARCH_HEADER in headers else ""
-        key_off = policy.search.mode == "off"
-        available = self._toolbox.has_any(live=request.search.live, only=policy.search.permission.providers)
+        key_off = search.mode == "off"
+        available = self._toolbox.has_any(live=request.search.live, only=search.permission.providers)
         decision = decide(request, mode, wish, available, key_off=key_off)
         if request.left_out:
             decision = replace(decision, left_out=request.left_out)
@@ -95,7 +95,7 @@ class Preparation:
             request = replace(request, **said)
         if mode != "off" and (keys := turns.keys_in(request.body["messages"])):
             request = await self._restored(request, caller.owner, keys, whole=decision.offered)
-        if decision.offered:  # a fallback whose mode is off is none for a request with search
+        if decision.offered and not plan.settled:  # a fallback whose mode is off is none for a request with search
             plan.keep(lambda other: other.settings.mode != "off")
         return PreparedRequest(request, plan, decision, mode)
 
@@ -121,7 +121,7 @@ class Preparation:
         only = caller.policy.search.permission.providers
         return self._mode_for(model, caller) != "off" and self._toolbox.has_any(live=True, only=only)
 
-    def offer(self, request: ChatRequest, caller: Caller = NOBODY, *, offered: bool) -> Offer:
+    def offer(self, request: ChatRequest, caller: Caller = NOBODY, offered: bool = True) -> Offer:
         """The request as the loop takes it: our decoration out of the history, our tools in."""
         cleaned = self.cleaned(request)
         if not offered:
@@ -188,7 +188,11 @@ def without_web_plugin(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def headers_up(headers: Mapping[str, str]) -> dict[str, str]:
     """The client's headers that an upstream may see."""
-    return {name: headers[name] for name in _HEADERS_UP if name in headers}
+    up = {}
+    for name in _HEADERS_UP:
+        if name in headers:
+            up[name] = headers[name]
+    return up
 
 
 def without_our_calls(request: ChatRequest) -> ChatRequest:

@@ -66,7 +66,10 @@ def marked(call_id: str, key: str) -> str:
 
 def keys_in(messages: Sequence[Any]) -> list[str]:
     """The keys of all turns in a history, the latest first."""
-    calling = [message for message in messages if "tool_calls" in message]
+    calling = []
+    for message in messages:
+        if "tool_calls" in message:
+            calling.append(message)
     if not calling:
         return []
     found = (key for message in reversed(calling) for call in calls_in(message) if (key := _key_of(call["id"])))

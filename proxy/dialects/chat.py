@@ -102,7 +102,7 @@ class ChatWriter:
     """An answer on its way out: chunks for each batch of events, or one body. Nothing is kept of it here: chat clients
     bring their history."""
 
-    def __init__(self, request: ChatRequest, *, progress: bool = False) -> None:
+    def __init__(self, request: ChatRequest, progress: bool = False) -> None:
         self._answer = _Body(request)
         self._usage_asked = request.include_usage
         self._progress = progress
@@ -241,8 +241,7 @@ class ChatDialect:
 
     async def decode(self, raw: bytes, owner: str) -> Decoded:
         request = decode(raw) if len(raw) < WORTH_A_THREAD else await in_thread(decode, raw)
-        writer = partial(ChatWriter, request, progress=self._progress)
-        return Decoded(request, writer, forward_to="/chat/completions")
+        return Decoded(request, partial(ChatWriter, request, self._progress), "/chat/completions")
 
     def status(self, failed: Failed) -> int:
         return failed.status

@@ -24,14 +24,14 @@ from .turns import Turns
 
 NextTurn = Callable[[], Awaitable[None]]
 ALWAYS_OPEN = frozenset({"/healthz", "/readyz", "/metrics"})  # who watches over us must hear of trouble, not wait in it
-_NEXT_TURN = "groundwire.next_turn"
+_WORK = "groundwire.work_in_turn"
 _READ_AHEAD = 64 * 1024  # bytes of a body that are read while its request waits
 
 
 def next_turn_of(scope: Scope) -> NextTurn:
     """What is to be awaited after each piece of an answer that is sent to nobody."""
-    turn: NextTurn = scope[_NEXT_TURN]
-    return turn
+    work: _WorkInTurn = scope[_WORK]
+    return work.next_turn
 
 
 class Admission:
@@ -70,26 +70,12 @@ class Admission:
             self._limit.leave(place)
 
     def _in_turn(self, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        turns, line = self._turns, context.caller.line
-
-        def send_in_turn(message: Message) -> Awaitable[None]:
-            if message.get("more_body") and not turns.open():  # one caller's streams must not keep others waiting
-                return send_and_wait(message)
-            return send(message)
-
-        async def send_and_wait(message: Message) -> None:
-            await send(message)
-            await turns.go_on(line)
-
-        async def next_turn() -> None:
-            if not turns.open():  # nor its work in the background what it asks itself, such as to cancel that
-                await turns.go_on(f"background {line}")
-
-        scope[_NEXT_TURN] = next_turn
+        turns = self._turns
+        scope[_WORK] = work = _WorkInTurn(turns, context.caller.line, send)
         if not turns.open():
-            return self._after_waiting(context, scope, receive, send_in_turn)
+            return self._after_waiting(context, scope, receive, work.send)
         turns.note_start()
-        return self._app(scope, receive, send_in_turn)
+        return self._app(scope, receive, work.send)
 
     async def _after_waiting(self, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
         turns, began = self._turns, time.perf_counter()
@@ -121,6 +107,30 @@ class Admission:
             watcher.cancel()
             context.observer.tell(Queued("server", time.perf_counter() - began, shed))
         return ahead
+
+
+class _WorkInTurn:
+    """A request that is under way. `line` is its caller's."""
+
+    __slots__ = ("_line", "_send", "_turns")
+
+    def __init__(self, turns: Turns, line: str, send: Send) -> None:
+        self._turns = turns
+        self._line = line
+        self._send = send
+
+    def send(self, message: Message) -> Awaitable[None]:
+        if message.get("more_body") and not self._turns.open():  # one caller's streams must not keep others waiting
+            return self._send_and_wait(message)
+        return self._send(message)
+
+    async def _send_and_wait(self, message: Message) -> None:
+        await self._send(message)
+        await self._turns.go_on(self._line)
+
+    async def next_turn(self) -> None:
+        if not self._turns.open():  # nor its work in the background what it asks itself, such as to cancel that
+            await self._turns.go_on(f"background {self._line}")
 
 
 def _too_many(most: int | None) -> RequestError:

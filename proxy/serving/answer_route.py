@@ -166,8 +166,9 @@ class AnswerRoute:
         decision = prepared.decision
         hidden = decoded.hidden_turns and not decision.offered
         request = without_our_calls(prepared.request) if hidden else prepared.request
-        make = partial(self._preparation.offer, request, context.caller, offered=decision.offered)
-        offer = make() if len(request.raw) < WORTH_A_THREAD else await in_thread(make)
+        asked = (request, context.caller, decision.offered)
+        make = self._preparation.offer
+        offer = make(*asked) if len(request.raw) < WORTH_A_THREAD else await in_thread(make, *asked)
         return self._engine.answer(request, offer, prepared.plan, context)
 
     def _unsearched(self, prepared: PreparedRequest, model: str) -> bytes:

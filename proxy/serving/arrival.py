@@ -51,7 +51,6 @@ class Arrival:
         send: Send,
         request_id: str,
         observer: Observer,
-        *,
         hides_limits: bool,
         shared: bool,
     ) -> None:
@@ -78,8 +77,9 @@ class Arrival:
             headers = [header for header in headers if header[0][:12] != _OPENAI and header[0][:20] != _ANTHROPIC]
             if self.standing:
                 headers += self.standing.headers
-        request_id = self.request_id.encode()
-        marked = [*headers, *[(name, request_id) for name in self.dialect.id_headers]]
+        request_id, marked = self.request_id.encode(), list(headers)
+        for name in self.dialect.id_headers:
+            marked.append((name, request_id))
         return cors.shared_with(self.head.origin, marked) if self._shared else marked
 
     async def refuse(self, failed: Failed) -> None:

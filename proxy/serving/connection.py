@@ -227,17 +227,9 @@ class Connection(HttpToolsProtocol):
         self._lines = 0
         self._continues, self._upgrading = head.continues, parser.should_upgrade()
         last = self._upgrading or self._spare or self._others.draining or version == "1.0"
-        self._begin(
-            Exchange(
-                scope,
-                self._outlet,
-                self.flow,
-                self.server_state,
-                self.on_response_complete,
-                continues=head.continues,
-                kept=not last and parser.should_keep_alive(),
-            )
-        )
+        kept = not last and parser.should_keep_alive()
+        to = (self._outlet, self.flow, self.server_state, self.on_response_complete)
+        self._begin(Exchange(scope, *to, head.continues, kept))
 
     def _begin(self, cycle: Exchange) -> None:
         answered, self.cycle = self._answered, cycle

@@ -43,6 +43,7 @@ PING_EVERY = 10.0
 _LARGEST = 32 * 1024 * 1024  # bytes of an answer in one piece
 _EVENT = 100  # bytes, besides its text
 _OF_SEARCH = (SearchedFirst, Begun, ToolStarted, ToolFinished)  # what may happen before a model is asked
+_ENDS = frozenset((Finished, Failed))
 _PART = 64 << 10  # bytes of a large piece that are sent before the client has taken those before them
 
 _JSON = (b"content-type", b"application/json")
@@ -105,7 +106,7 @@ class Delivery:
         stream: AnswerStream | None,
     ) -> Coroutine[Any, Any, None]:
         """An answer, as a stream or in one piece. `decided` is what the header says about search."""
-        answer = _Outgoing(context, send, writer, decided, self._stopping, streamed=stream is not None)
+        answer = _Outgoing(context, send, writer, decided, self._stopping, stream is not None)
         return answer.stream(events, stream) if stream else answer.whole(events)
 
 
@@ -119,7 +120,6 @@ class _Outgoing:
         writer: AnswerWriter,
         decided: str,
         stopping: Callable[[], bool],
-        *,
         streamed: bool,
     ) -> None:
         self._context = context
@@ -128,11 +128,11 @@ class _Outgoing:
         self._headers = {SEARCH_HEADER: decided}
         self._stopping = stopping
         self._before_model = False  # is the web searched, and the model still to be asked?
-        self._last = LastPiece()
-        self._telling = AnswerTelling(context, streamed=streamed)
+        self._telling = AnswerTelling(context, streamed)
 
     async def stream(self, events: EventBatches, stream: AnswerStream) -> None:
         """Sends events as they come."""
+        self._last = LastPiece()
         feed = feed_of(events)
         try:
             with Deadline(self._context.running_loop, self._context.deadline):
@@ -220,6 +220,8 @@ class _Outgoing:
                     if size > _LARGEST:  # a server that streams without end, though a stream was not asked for
                         gathered = [too_large()]
                         self._telling.see(gathered)
+                        break
+                    if type(batch[-1]) in _ENDS:  # nothing comes behind it
                         break
         except TimeoutError:
             gathered = [too_long()]
@@ -378,4 +380,7 @@ async def _await_leaving(receive: Receive, leave: Callable[[], None]) -> None:
 
 
 def raw_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    return [(key.encode("latin-1"), value.encode("latin-1", "replace")) for key, value in headers.items()]
+    raw = []
+    for key, value in headers.items():
+        raw.append((key.encode("latin-1"), value.encode("latin-1", "replace")))
+    return raw

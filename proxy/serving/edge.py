@@ -125,16 +125,10 @@ class Edge:
             if self._origins:
                 head.origin = self._origins.of(scope["headers"])
         request_id = new_request_id()
-        observer = Observer(
-            self._listeners,
-            request_id=request_id,
-            method=scope["method"],
-            path=head.sent_path,
-            dialect=head.dialect.name,
-            prices=self._prices,
-        )
+        dialect = head.dialect
+        observer = Observer(self._listeners, request_id, scope["method"], head.sent_path, dialect.name, self._prices)
         hides_limits, shared = self._keys.required, self._origins is not None
-        return Arrival(scope, head, head.dialect, send, request_id, observer, hides_limits=hides_limits, shared=shared)
+        return Arrival(scope, head, dialect, send, request_id, observer, hides_limits, shared)
 
     async def _let_in(self, arrival: Arrival, receive: Receive, loop: asyncio.AbstractEventLoop) -> Receive | None:
         """Hands on where the body of a request that may enter is read; None: it is answered."""

@@ -21,7 +21,7 @@ from .early_start import start_now
 log = logging.getLogger("groundwire")
 
 _TEXT = bytes([0x09, *range(0x20, 0x7F), *range(0x80, 0x100)])  # what a line of a head may hold
-_LINE = b"%b: %b\r\n"
+_as_line = b"%b: %b\r\n".__mod__  # of a name and a value
 _CLOSE, _CHUNKED = (b"connection", b"close"), (b"transfer-encoding", b"chunked")
 _BODILESS = (204, 304)
 _STREAM = b'"stream"'  # in a body that asks for one, in every dialect; or that says it wants none
@@ -121,7 +121,6 @@ class Exchange:
         flow: FlowControl,
         server: ServerState,
         on_response: Callable[[], None],
-        *,
         continues: bool,
         kept: bool,
     ) -> None:
@@ -151,7 +150,7 @@ class Exchange:
     def start(self, app: ASGIApp, loop: asyncio.AbstractEventLoop) -> None:
         """Who wants a stream waits for its first word: that is begun at once. All others begin together in the next
         round of the loop, which costs each of them a tenth less."""
-        if any(_STREAM in part for part in self._parts):
+        if _STREAM in (self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)):
             start_now(self.run(app), loop, self._serve_by)
         else:
             self._serve_by(loop.create_task(self.run(app)))
@@ -296,7 +295,7 @@ class Exchange:
         elif self.scope["method"] != "HEAD" and status not in _BODILESS:
             self._chunked = True
             said.append(_CHUNKED)
-        lines = [STATUS_LINE[status], *[_LINE % header for header in said], b"\r\n"]
+        lines = [STATUS_LINE[status], *map(_as_line, said), b"\r\n"]
         self._head = b"".join(lines)
         if self._head.translate(None, _TEXT) != b"\r\n" * len(lines):  # all that is left are the ends of our lines
             raise RuntimeError("a header of the answer holds what no header may")

@@ -43,7 +43,7 @@ class RunningTool:
 class AnswerTelling:
     """`streamed`: a whole answer has no first piece."""
 
-    def __init__(self, context: RequestContext, *, streamed: bool) -> None:
+    def __init__(self, context: RequestContext, streamed: bool) -> None:
         self._context = context
         self._observer = context.observer
         self._tellers = _TELLERS_OF_STREAM if streamed else _TELLERS

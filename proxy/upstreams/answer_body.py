@@ -28,7 +28,7 @@ class AnswerBody:
 
     async def first(self, patience: float | None) -> bytes:
         """The first that is not blank: only that says what this is. The first byte may take as long as `patience`."""
-        data = self.counted(await self._answer.read(patience))
+        data = self.counted(self._answer.at_hand() or await self._answer.read(patience))
         while data.isspace():
             data = self.counted(await self._answer.read(self._idle))
         return data

@@ -118,7 +118,10 @@ class ChunkReader:
 
     def _begin(self, chunk: dict[str, Any], out: list[Event]) -> None:
         self.begun = True
-        kept = {key: chunk[key] for key in _KEPT_FIELDS if key in chunk and type(chunk[key]) is str}
+        kept = {}
+        for key in _KEPT_FIELDS:
+            if key in chunk and type(chunk[key]) is str:
+                kept[key] = chunk[key]
         model = chunk.get("model")
         out.append(Begun(model if type(model) is str else "", kept))
 

@@ -18,7 +18,7 @@ from ..values.errors import RequestError
 from ..values.events import ToolMode
 from ..watching.contents import LONGEST_NAME, printable
 from .learned import Learned, Lesson, rate_in
-from .profiles import speaks_of_tools
+from .profiles import Profile, profile_of, speaks_of_tools
 from .question import Question
 from .transport import Forwarding, Transport
 from .upstream_limit import UpstreamLimit
@@ -39,6 +39,7 @@ class UpstreamClient:
         self.config = config
         self.name = config.name
         self.settings = lru_cache(maxsize=_MOST_SETTINGS)(config.of)  # of one model
+        self.profile = lru_cache(maxsize=_MOST_SETTINGS)(self._profile)  # and what its server wants to be asked
         self.off = frozenset(config.without_repairs)
         self.limit = limit
         self.transport = transport
@@ -49,6 +50,10 @@ class UpstreamClient:
 
     def serves(self, model: str) -> bool:
         return self.config.serves(model)
+
+    def _profile(self, model: str) -> Profile:
+        settings = self.settings(model)
+        return profile_of(settings.profile, settings.type, settings.base_url, model)
 
     async def models(self) -> list[str]:
         """Those that it lists and may serve. Raises `RequestError` where it cannot be asked."""

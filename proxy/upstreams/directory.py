@@ -105,7 +105,7 @@ class UpstreamDirectory:
         candidates = [first]
         if route.fallbacks:
             candidates += [Candidate(other.client, other.model, headers) for other in route.fallbacks]
-        return FallbackPlan(candidates, observer, self._budget, deadline=deadline, line=caller.line)
+        return FallbackPlan(candidates, observer, self._budget, deadline, caller.line)
 
     def plan_alone(
         self,

@@ -74,12 +74,11 @@ class FallbackPlan:
         candidates: Sequence[Candidate],
         observer: Observer,
         budget: RetryBudget | None = None,
-        *,
         deadline: float = math.inf,
         line: str = "",
     ) -> None:
-        self.current = candidates[0]
-        self._others = list(candidates[1:])
+        self._others = list(candidates)
+        self.current = self._others.pop(0)
         self._observer = observer
         self._deadline = deadline
         self._line = line

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import string
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -152,7 +151,6 @@ _LITELLM = {
 _OLLAMA_PORT = 11434
 
 
-@lru_cache(maxsize=256)
 def profile_of(said: str, kind: str, base_url: str, model: str) -> Profile:
     """The one that the operator names, else the one that the address or, for litellm, the model's prefix tells."""
     if said != "auto":

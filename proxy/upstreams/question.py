@@ -6,7 +6,7 @@ asked again in another, and that is kept where it has worked.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,7 +15,7 @@ from ..values.events import Event, EventBatches, Failed, Replan, TakeBatch, feed
 from ..watching.contents import LONGEST_NAME, Contents, printable
 from .leaks import recovered
 from .learned import NOTHING, Lesson, lesson_in, refuses_tools
-from .profiles import profile_of, speaks_of_tools
+from .profiles import speaks_of_tools
 from .prompted import prompted
 from .repairs import AnswerRepair
 
@@ -50,12 +50,8 @@ class Question:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> list[Event]:
-        events = [] if self._decided else await self._ask()
-        while not events:
-            assert self._batches is not None
-            events = self._repair.feed(await self._batches.__anext__())
-        return events
+    def __anext__(self) -> Awaitable[list[Event]]:
+        return self._read_on() if self._decided else self._ask()
 
     async def feed(self, take: TakeBatch) -> None:
         feed = feed_of(self._batches) if self._decided and self._batches else None
@@ -73,6 +69,13 @@ class Question:
         if self._batches is not None:
             await self._batches.aclose()
 
+    async def _read_on(self) -> list[Event]:
+        events: list[Event] = []
+        while not events:
+            assert self._batches is not None
+            events = self._repair.feed(await self._batches.__anext__())
+        return events
+
     async def _ask(self) -> list[Event]:
         """What comes first, after as many attempts as it takes."""
         client, body = self._client, self._body
@@ -81,7 +84,7 @@ class Question:
         fit = self._fitted(prompted(body) if in_words else body, settings, known)
         schemas = _schemas(body if self._known_tools is None else {"tools": self._known_tools})
         one = body.get("parallel_tool_calls") is False
-        self._repair = AnswerRepair(schemas, client.off, prompted_form=in_words, one=one)
+        self._repair = AnswerRepair(schemas, client.off, in_words, one)
         new, tries, retried = NOTHING, 0, False
         while True:
             asked = fit if new is NOTHING else new.fitted(fit)
@@ -103,11 +106,11 @@ class Question:
                 break
             new, tries = new.merged(lesson), tries + 1
         self._decided = True
-        return self._repair.feed(batch)
+        return self._repair.feed(batch) or await self._read_on()
 
     def _fitted(self, body: dict[str, Any], settings: UpstreamConfig, known: Lesson) -> dict[str, Any]:
         """The body as this model's server takes it, by all that is known."""
-        fit = profile_of(settings.profile, settings.type, settings.base_url, self._model).fitted(body)
+        fit = self._client.profile(self._model).fitted(body)
         if settings.drop:
             fit = {key: value for key, value in fit.items() if key not in settings.drop}
         return known.fitted(fit) if known.changes_requests else fit

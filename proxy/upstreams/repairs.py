@@ -110,7 +110,6 @@ class AnswerRepair:
         self,
         tools: Mapping[str, Mapping[str, Any]],
         off: frozenset[str] = ALL_ON,
-        *,
         prompted_form: bool = False,
         one: bool = False,
     ) -> None:

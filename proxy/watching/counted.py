@@ -30,7 +30,7 @@ def _is_counted_path(path: str) -> bool:
     return path in _ENGINES
 
 
-def is_listed(request: Observer, *, anonymous: Callable[[], bool]) -> bool:
+def is_listed(request: Observer, anonymous: Callable[[], bool]) -> bool:
     """Is it one that lists of requests show? Who waits for a response in the background looks after it every second:
     that is not what was asked. Unless `anonymous` nobody is let in without a key, and who is turned away at the door
     must not push out those who were served."""

@@ -85,7 +85,6 @@ class Observer:
     def __init__(
         self,
         listeners: Sequence[Listener] = (),
-        *,
         request_id: str = "",
         method: str = "",
         path: str = "",

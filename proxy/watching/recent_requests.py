@@ -28,8 +28,8 @@ class RecentRequests(Listener):
         self.contents = contents
 
     def ended(self, request: Observer) -> None:
-        if is_listed(request, anonymous=self._anonymous):
-            self._store.note(Recording(request, contents=self.contents))
+        if is_listed(request, self._anonymous):
+            self._store.note(Recording(request, self.contents))
 
     async def rows(self, most: int) -> tuple[list[Row], bool]:
         """Those that ended last come first; and whether those of all processes are among them."""

@@ -45,7 +45,7 @@ class Recording:
         "weight",
     )
 
-    def __init__(self, request: Observer, *, contents: bool) -> None:
+    def __init__(self, request: Observer, contents: bool) -> None:
         self.id = request.id
         self.ended = time.time()
         self._contents = contents

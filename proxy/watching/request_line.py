@@ -127,7 +127,10 @@ def _calls(calls: Sequence[ProviderCall], role: Role) -> list[Facts]:
 
 
 def _pairs(facts: Facts) -> list[str]:
-    return [f"{name}={value if name not in _LISTED else _listed(name, value)}" for name, value in facts.items()]
+    pairs = []
+    for name, value in facts.items():
+        pairs.append(f"{name}={value if name not in _LISTED else _listed(name, value)}")
+    return pairs
 
 
 def _listed(name: str, facts: Sequence[Facts]) -> str:
