@@ -144,7 +144,7 @@ class ServiceApi:
         """The JSON object in the body, whatever the content type says; a failure becomes one of our errors."""
         content = answer.content
         if 200 <= answer.status < 300:
-            if content.count(b"[") + content.count(b"{") > MAX_PARTS:
+            if len(content) > MAX_PARTS and content.count(b"[") + content.count(b"{") > MAX_PARTS:
                 raise Unavailable(f"{self._service} sent an answer of too many parts")
             value = parsed(content)
             if isinstance(value, dict):
@@ -229,8 +229,8 @@ def _query_string(params: Mapping[str, str | int | Sequence[str]]) -> str:
     """Names of parameters are words of ours and need no quoting. One that has several values is said several times."""
     fields = []
     for name, value in params.items():
-        values = (value,) if isinstance(value, str | int) else value
-        fields += [f"{name}={_quoted(str(one))}" for one in values]
+        for one in (value,) if isinstance(value, str | int) else value:
+            fields.append(f"{name}={_quoted(str(one))}")
     return "&".join(fields)
 
 

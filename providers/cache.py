@@ -159,7 +159,10 @@ class SingleFlight:
 
     async def join(self, key: object, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
         loop = asyncio.get_running_loop()
-        flight = self._under_way.get(key) or self._begin(key, loop.create_task(call()))
+        flight = self._under_way.get(key)
+        if flight is None:
+            flight = self._under_way[key] = _Flight()
+            flight.task = loop.create_task(self._fly(key, flight, call))
         waiter: asyncio.Future[T] = loop.create_future()
         flight.waiters.add(waiter)
         try:
@@ -171,24 +174,25 @@ class SingleFlight:
                 flight.task.cancel()
                 await asyncio.wait([flight.task])
 
-    def _begin(self, key: object, task: asyncio.Task[Any]) -> _Flight:
-        flight = self._under_way[key] = _Flight(task)
-        task.add_done_callback(partial(self._land, key, flight))
-        return flight
-
-    def _land(self, key: object, flight: _Flight, task: asyncio.Task[Any]) -> None:
-        """Tells all who wait. A call that fails while it is broken off has nobody left to tell."""
-        self._end(key, flight)
-        error = None if task.cancelled() else task.exception()
-        for waiter in flight.waiters:
-            if waiter.done():  # it has left
-                continue
-            if task.cancelled():
+    async def _fly(self, key: object, flight: _Flight, call: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Tells all who wait what comes of it. A call that fails while it is broken off has nobody left to tell."""
+        try:
+            value = await call()
+        except asyncio.CancelledError:
+            for waiter in self._landed(key, flight):
                 waiter.cancel()
-            elif error is not None:
+            raise
+        except Exception as error:
+            for waiter in self._landed(key, flight):
                 waiter.set_exception(error)
-            else:
-                waiter.set_result(task.result())
+        else:
+            for waiter in self._landed(key, flight):
+                waiter.set_result(value)
+
+    def _landed(self, key: object, flight: _Flight) -> list[asyncio.Future[Any]]:
+        """Those who still wait."""
+        self._end(key, flight)
+        return [waiter for waiter in flight.waiters if not waiter.done()]
 
     def _end(self, key: object, flight: _Flight) -> None:
         if not flight.ended:
@@ -199,8 +203,9 @@ class SingleFlight:
 class _Flight:
     __slots__ = ("ended", "task", "waiters")
 
-    def __init__(self, task: asyncio.Task[Any]) -> None:
-        self.task = task
+    task: asyncio.Task[None]
+
+    def __init__(self) -> None:
         self.waiters: set[asyncio.Future[Any]] = set()
         self.ended = False  # for those who would join it
 

@@ -144,7 +144,7 @@ class SearchChain:
 
             return await self._gateway.ask(member, "search", wanted, work, caller)
 
-        fall_over = _FallOver("search", wanted.text, public_fallback=self._public_fallback, observe=observe)
+        fall_over = _FallOver("search", wanted.text, self._public_fallback, observe)
         results, age, name = await fall_over.first(self._order(provider, only), ask)
         return Found(results, name, tuple(fall_over.failures), age)
 
@@ -194,7 +194,7 @@ class ReadChain:
                 await clearance.check()
             return await self._gateway.ask(member, "read", canonical(url), work, caller)
 
-        fall_over = _FallOver("read", url, public_fallback=self._public_fallback, observe=observe)
+        fall_over = _FallOver("read", url, self._public_fallback, observe)
         try:
             page, age, name = await fall_over.first(readers, ask)
         except AllFailed:
@@ -253,7 +253,7 @@ _NOBODY: dict[Role, str] = {"search": "No search provider had an answer", "read"
 class _FallOver:
     """One walk down a chain: who failed so far, and who may still be asked. `asked` is what for, in words."""
 
-    def __init__(self, role: Role, asked: str, *, public_fallback: bool, observe: Observe | None) -> None:
+    def __init__(self, role: Role, asked: str, public_fallback: bool, observe: Observe | None) -> None:
         self.failures: list[Failure] = []
         self._role = role
         self._asked = asked

@@ -28,7 +28,9 @@ def part(value: object, *keys: str) -> Any:
 
 def records(value: object) -> list[Mapping[str, Any]]:
     """The objects of a list of JSON; whatever else a service may have sent instead is none."""
-    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+    if not value or not isinstance(value, list):
+        return []
+    return [row for row in value if isinstance(row, dict)]
 
 
 def error_part(body: str, *keys: str) -> Any:

@@ -67,12 +67,24 @@ CACHED = "Cached {age:.0f} s ago."
 
 RESULTS = 'Results for "{query}" from {provider}.'
 DIRECT_ANSWER = "Direct answer: {text}"
-SOURCE_TITLE = "[{n}] {title}"
-SOURCE_URL = "URL: {url}"
-SOURCE_DATE = "Date: {date}"
 NOTHING_FOUND = 'The search for "{query}" gave nothing. {message}'
 NOTHING_TO_OPEN = "{provider}: nothing found that can be opened."
 GIVE_UP = "Answer from what you already know and say plainly that it could not be looked up, or try other words."
+
+# Said of every hit, where `str.format` would take four times as long
+
+
+def source_title(n: int, title: str) -> str:
+    return f"[{n}] {title}"
+
+
+def source_url(url: str) -> str:
+    return f"URL: {url}"
+
+
+def source_date(date: str) -> str:
+    return f"Date: {date}"
+
 
 # What a page says
 

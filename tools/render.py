@@ -116,15 +116,12 @@ def _hit(source: Source) -> str:
 
 
 def _head(source: Source) -> list[str]:
-    lines = [
-        prompts.SOURCE_TITLE.format(n=source.n, title=source.title),
-        prompts.SOURCE_URL.format(url=source.url),
-    ]
+    lines = [prompts.source_title(source.n, source.title), prompts.source_url(source.url)]
     return lines + dated(source.date) if source.date else lines
 
 
 def dated(date: str | None) -> list[str]:
-    return [prompts.SOURCE_DATE.format(date=date)] if date else []
+    return [prompts.source_date(date)] if date else []
 
 
 def pages_text(parts: Sequence[PagePart], fence: str, *, cite: bool = True) -> str:
@@ -135,7 +132,7 @@ def _page_text(part: PagePart, fence: str, cite: bool) -> str:
     if part.error or part.source is None:
         return prompts.NOT_OPENED.format(url=part.url, reason=part.error)
     title = prompts.PAGE_TITLE.format(n=part.source.n, title=part.title)
-    head = "\n".join([title, prompts.SOURCE_URL.format(url=part.source.url), *dated(part.date)])
+    head = "\n".join([title, prompts.source_url(part.source.url), *dated(part.date)])
     lines = [
         *([part.message] if part.message else []),
         *([passages_line(part)] if part.query else []),

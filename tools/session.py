@@ -53,7 +53,7 @@ class _ValidCall:
     def __init__(self, tool: Tool[Any, Any], arguments: BaseModel) -> None:
         self.tool = tool
         self.arguments = arguments
-        self.key = f"{tool.name} {arguments.model_dump_json()}"
+        self.key = f"{tool.name} {vars(arguments)}"
 
 
 class ToolSession:
@@ -103,11 +103,11 @@ class ToolSession:
 
     async def run(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """All calls of one turn, together. Sources are numbered in the order of the calls, whoever answers first."""
-        turn = [self._understand(call) for call in calls]
-        new = self._admitted(call for call in turn if isinstance(call, _ValidCall))
+        turn = list(map(self._understand, calls))
+        new = self._admitted(turn)
         for call, (finding, failure) in zip(new, await self._run_together(new), strict=True):
             self._remembered[call.key] = failure or await call.tool.settle(self, finding)
-        results = [self._result(call.id, understood) for call, understood in zip(calls, turn, strict=True)]
+        results = list(map(self._result, calls, turn))
         if self.options.assist and self.options.cite and results and results[-1].sources:
             reminder = prompts.CITE.format(n=results[-1].sources[0].n)
             results[-1] = replace(results[-1], text=f"{results[-1].text}\n\n{reminder}")
@@ -229,9 +229,12 @@ class ToolSession:
         """A model calls what it heard of in a page as well: what was not offered does not run."""
         return tool in self._toolbox.tools and (self.options.offered is None or tool in self.options.offered)
 
-    def _admitted(self, calls: Iterable[_ValidCall]) -> list[_ValidCall]:
+    def _admitted(self, turn: Iterable[_ValidCall | str]) -> list[_ValidCall]:
         """Those that run now: each once, none that ran before, and no more than are allowed."""
-        new = {call.key: call for call in calls if call.key not in self._remembered}
+        new = {}
+        for call in turn:
+            if isinstance(call, _ValidCall) and call.key not in self._remembered:
+                new[call.key] = call
         most = self._policy.max_parallel
         if self._calls_left is not None:
             most = min(most, self._calls_left)
@@ -252,15 +255,15 @@ class ToolSession:
         except (BadArguments, Refused, ProviderError) as error:
             return None, ToolOutput(sentence(error), ok=False)
 
-    def _result(self, call_id: str, call: _ValidCall | str) -> ToolResult:
-        if isinstance(call, str):
-            return ToolResult(call_id, call, ok=False)
-        output = self._remembered.get(call.key)
+    def _result(self, call: ToolCall, understood: _ValidCall | str) -> ToolResult:
+        if isinstance(understood, str):
+            return ToolResult(call.id, understood, ok=False)
+        output = self._remembered.get(understood.key)
         if output is None:
             at_once = prompts.TOO_MANY_AT_ONCE.format(most=self._policy.max_parallel)
             reason = at_once if self._calls_left is None else prompts.CALLS_USED_UP
-            return ToolResult(call_id, prompts.NOT_RUN.format(reason=reason), ok=False)
-        return ToolResult(call_id, output.text, output.ok, output.provider, output.sources)
+            return ToolResult(call.id, prompts.NOT_RUN.format(reason=reason), ok=False)
+        return ToolResult(call.id, output.text, output.ok, output.provider, output.sources)
 
 
 def _named(arguments: Mapping[str, Any]) -> list[str]:

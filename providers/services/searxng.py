@@ -208,18 +208,15 @@ def _basic(username: str | None, password: SecretStr | None) -> dict[str, str]:
 
 def _hits(page: Mapping[str, Any]) -> dict[str, SearchResult]:
     """The hits of one page, in the engine's order."""
-    return {
-        hit["url"]: SearchResult(
-            title=str(hit.get("title") or ""),
-            url=hit["url"],
-            snippet=str(hit.get("content") or ""),
-            date=as_day(day) if (day := hit.get("publishedDate")) else None,
-            author=as_author(author) if (author := hit.get("author") or hit.get("authors")) else None,
-            score=as_score(hit.get("score")),
-        )
-        for hit in records(page.get("results"))[:MOST_HITS]
-        if isinstance(hit.get("url"), str)
-    }
+    hits: dict[str, SearchResult] = {}
+    for hit in records(page.get("results"))[:MOST_HITS]:
+        url = hit.get("url")
+        if isinstance(url, str):
+            title, snippet = str(hit.get("title") or ""), str(hit.get("content") or "")
+            day, author = hit.get("publishedDate"), hit.get("author") or hit.get("authors")
+            written = (as_day(day) if day else None, as_author(author) if author else None)
+            hits[url] = SearchResult(title, url, snippet, *written, as_score(hit.get("score")))
+    return hits
 
 
 def _infoboxes(page: Mapping[str, Any]) -> dict[str, SearchResult]:
@@ -241,6 +238,8 @@ def _infoboxes(page: Mapping[str, Any]) -> dict[str, SearchResult]:
 
 def _answers(page: Mapping[str, Any]) -> dict[str, SearchResult]:
     """The instant answers that say where they come from."""
+    if not page.get("answers"):
+        return {}
     return {
         said["url"]: SearchResult("", said["url"], said["answer"])
         for said in records(page.get("answers"))[:MOST_HITS]
@@ -251,7 +250,9 @@ def _answers(page: Mapping[str, Any]) -> dict[str, SearchResult]:
 def _answer(page: Mapping[str, Any]) -> str:
     """The other instant answers; older versions send strings, newer ones objects."""
     given = page.get("answers")
-    rest = [item for item in given if not part(item, "url")] if isinstance(given, list) else []
+    if not given or not isinstance(given, list):
+        return ""
+    rest = [item for item in given if not part(item, "url")]
     answers = (part(item, "answer") or item for item in rest)
     return "\n".join(answer for answer in answers if isinstance(answer, str) and answer)
 
@@ -268,7 +269,9 @@ def _each_once(pages: Iterable[Mapping[str, SearchResult]]) -> tuple[SearchResul
 def _silent(page: Mapping[str, Any]) -> list[str]:
     """The engines that did not answer, each with its reason."""
     rows = page.get("unresponsive_engines")
-    return [_one_line(_of_engine(row)) for row in rows[:_MOST_NAMES]] if isinstance(rows, list) else []
+    if not rows or not isinstance(rows, list):
+        return []
+    return [_one_line(_of_engine(row)) for row in rows[:_MOST_NAMES]]
 
 
 def _one_line(text: str) -> str:

@@ -313,7 +313,7 @@ class ToolLoop:
         return self._grow([self._assistant_message([]), {"role": "user", "content": text}])
 
     def _run(self, ours: Sequence[PendingCall]) -> list[Event]:
-        self._action = RunTools(tuple(self._as_tool_call(call) for call in ours))
+        self._action = RunTools(tuple(map(self._as_tool_call, ours)))
         return [ToolStarted(call.id, self._tool_of(call), call.as_object()) for call in ours]
 
     def _call_client(self, ours: Sequence[PendingCall], theirs: Sequence[PendingCall], reason: str) -> list[Event]:
@@ -373,7 +373,7 @@ class ToolLoop:
         text, thought = without_thinking("".join(self._round.text)), self._round.fields
         message: dict[str, Any] = {"role": "assistant", "content": text or None}
         if calls:
-            message["tool_calls"] = [call.as_message() for call in calls]
+            message["tool_calls"] = list(map(PendingCall.as_message, calls))
         return message | thought.whole() if thought else message
 
     def _tool_of(self, call: PendingCall) -> str:

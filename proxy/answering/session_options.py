@@ -52,12 +52,21 @@ def session_options(
 def texts_of_people(offer: Offer) -> list[str]:
     """What people and their tools said, for the URLs in it: those may be opened. What a model wrote proves nothing, and
     neither do the results of our own tools that were put back: a page that they showed may have named anything."""
-    messages = offer.body["messages"]
+    own = _calls_of_ours(offer)
+    texts: list[str] = []
+    for message in offer.body["messages"]:
+        if message.get("role") != "assistant" and answered_id(message) not in own:
+            texts += map(without_reading, texts_in(message.get("content")))
+    return texts
+
+
+def _calls_of_ours(offer: Offer) -> set[str]:
+    """The ids of the calls of our tools in the history."""
+    calling = list(filter(calls_in, offer.body["messages"]))
+    if not calling:
+        return set()
     ours = {*offer.owned, *OUR_NAMES} - offer.client_tools
-    own = {call["id"] for message in messages for call in calls_in(message) if call_name(call) in ours}
-    theirs = [m for m in messages if m.get("role") != "assistant" and answered_id(m) not in own]
-    texts = [text for message in theirs for text in texts_in(message.get("content"))]
-    return [without_reading(text) for text in texts]
+    return {call["id"] for message in calling for call in calls_in(message) if call_name(call) in ours}
 
 
 def texts_of_client(request: ChatRequest, offer: Offer) -> list[str]:
@@ -67,5 +76,7 @@ def texts_of_client(request: ChatRequest, offer: Offer) -> list[str]:
     return [*texts_of_people(offer), *images, orjson.dumps(theirs).decode()]
 
 
-def _least(*bounds: int | None) -> int | None:
-    return min((bound for bound in bounds if bound is not None), default=None)
+def _least(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return one if other is None else other
+    return min(one, other)

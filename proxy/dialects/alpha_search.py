@@ -183,7 +183,7 @@ def page_text(page: ReadPage, lineno: int, most: int, fence: str) -> str:
     where = prompts.LINES.format(first=begin, last=end, lines=len(lines))
     if end < len(lines):
         where += prompts.READ_ON_LINE.format(line=end + 1)
-    head = [page.title, prompts.SOURCE_URL.format(url=url), *dated(page.date)]
+    head = [page.title, prompts.source_url(url), *dated(page.date)]
     blocks = ["\n".join(block) for block in (head, shown, links) if block]
     return "\n".join([where, prompts.UNTRUSTED, *fenced(fence, blocks)])
 

@@ -91,13 +91,19 @@ _TELLERS_OF_STREAM = _TELLERS | dict.fromkeys((TextDelta, ReasoningDelta, ToolCa
 def contents_of(tool: str, arguments: Mapping[str, Any], secrets: Collection[str]) -> list[dict[str, str]]:
     """What a call searches for and opens, and no other word of it. What holds a key is shown nowhere."""
     known = tool_named(tool)
-    shown = [_texts(action, secrets) for action in known.actions(arguments)] if known else []
-    return [action for action in shown if action]
+    contents = []
+    for action in known.actions(arguments) if known else ():
+        if texts := _texts(action, secrets):
+            contents.append(texts)
+    return contents
 
 
 def _texts(action: Mapping[str, Any], secrets: Collection[str]) -> dict[str, str]:
-    texts = {name: text for name, text in action.items() if isinstance(text, str) and text and name != "type"}
-    return {name: _shown(text, secrets) for name, text in texts.items()}
+    texts = {}
+    for name, text in action.items():
+        if isinstance(text, str) and text and name != "type":
+            texts[name] = _shown(text, secrets)
+    return texts
 
 
 def _shown(text: str, secrets: Collection[str]) -> str:

@@ -112,7 +112,11 @@ def _calls_and_failures(summary: Summary) -> Facts:
 
 
 def _known(facts: Facts) -> Facts:
-    return {name: value for name, value in facts.items() if value}
+    known = {}
+    for name, value in facts.items():
+        if value:
+            known[name] = value
+    return known
 
 
 def _calls(calls: Sequence[ProviderCall], role: Role) -> list[Facts]:

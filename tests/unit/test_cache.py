@@ -331,6 +331,7 @@ async def test_nobody_joins_a_call_that_is_being_broken_off() -> None:
     first.cancel()
     await leaving.wait()
     assert await flights.join("key", slow_to_leave) == 2
+    await asyncio.wait([first])
     assert first.cancelled()
 
 
