@@ -11,6 +11,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -24,14 +25,13 @@ from .turns import Turns
 
 NextTurn = Callable[[], Awaitable[None]]
 ALWAYS_OPEN = frozenset({"/healthz", "/readyz", "/metrics"})  # who watches over us must hear of trouble, not wait in it
-_WORK = "groundwire.work_in_turn"
+_TURNS = "groundwire.turns"
 _READ_AHEAD = 64 * 1024  # bytes of a body that are read while its request waits
 
 
 def next_turn_of(scope: Scope) -> NextTurn:
     """What is to be awaited after each piece of an answer that is sent to nobody."""
-    work: _WorkInTurn = scope[_WORK]
-    return work.next_turn
+    return partial(_next_turn, scope[_TURNS], context_of(scope).caller.line)
 
 
 class Admission:
@@ -70,12 +70,12 @@ class Admission:
             self._limit.leave(place)
 
     def _in_turn(self, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        turns = self._turns
-        scope[_WORK] = work = _WorkInTurn(turns, context.caller.line, send)
+        turns = scope[_TURNS] = self._turns
+        send = _SendingInTurn(turns, context.caller.line, send).send
         if not turns.open():
-            return self._after_waiting(context, scope, receive, work.send)
+            return self._after_waiting(context, scope, receive, send)
         turns.note_start()
-        return self._app(scope, receive, work.send)
+        return self._app(scope, receive, send)
 
     async def _after_waiting(self, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
         turns, began = self._turns, time.perf_counter()
@@ -109,8 +109,8 @@ class Admission:
         return ahead
 
 
-class _WorkInTurn:
-    """A request that is under way. `line` is its caller's."""
+class _SendingInTurn:
+    """The way out for a request that is under way. `line` is its caller's."""
 
     __slots__ = ("_line", "_send", "_turns")
 
@@ -128,9 +128,10 @@ class _WorkInTurn:
         await self._send(message)
         await self._turns.go_on(self._line)
 
-    async def next_turn(self) -> None:
-        if not self._turns.open():  # nor its work in the background what it asks itself, such as to cancel that
-            await self._turns.go_on(f"background {self._line}")
+
+async def _next_turn(turns: Turns, line: str) -> None:
+    if not turns.open():  # nor must its work in the background keep what it asks itself, such as to cancel that
+        await turns.go_on(f"background {line}")
 
 
 def _too_many(most: int | None) -> RequestError:
