@@ -235,7 +235,7 @@ class _Special:
         """Is nothing of it in there?"""
         if "<" in text or "[" in text or "`" in text or "~" in text:  # a tenth of the time that the pattern takes
             return False
-        word = self._last_word(text, len(text) - _LONGEST_NAME)
+        word = self._last_word(text, max(text.rfind(" ") + 1, len(text) - _LONGEST_NAME))  # no name holds a blank
         return not word or not self._is_name(word[0], begun=True)
 
     def find(self, text: str, i: int) -> int:

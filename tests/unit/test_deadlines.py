@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
 
@@ -83,3 +84,37 @@ def test_the_inner_of_two_is_the_one_that_is_late() -> None:
             await asyncio.sleep(1)
 
     in_leaping_time(nested())
+
+
+def test_each_of_many_ends_at_its_own_time() -> None:
+    async def ended(limit: float) -> float:
+        with pytest.raises(TimeoutError):
+            await waits(limit, 100)
+        return asyncio.get_running_loop().time()
+
+    async def many() -> list[float]:
+        return await asyncio.gather(*map(ended, (30, 10, 20, 10, 40)))
+
+    assert in_leaping_time(many()) == [30, 10, 20, 10, 40]
+
+
+def test_one_that_was_in_time_does_not_hide_those_behind_it() -> None:
+    async def one_after_the_other() -> float:
+        await waits(1, 0.5)
+        with pytest.raises(TimeoutError):
+            await waits(2, 9)  # begun while the timer was set for the first
+        await waits(3, 1)
+        await asyncio.sleep(5)  # it rings for nobody
+        with pytest.raises(TimeoutError):
+            await waits(1, 9)
+        return asyncio.get_running_loop().time()
+
+    assert in_leaping_time(one_after_the_other()) == 0.5 + 2 + 1 + 5 + 1
+
+
+def test_a_block_without_an_end_is_none_that_is_late() -> None:
+    async def endless() -> None:
+        with Deadline(asyncio.get_running_loop(), math.inf):
+            await asyncio.sleep(1000)
+
+    in_leaping_time(endless())
