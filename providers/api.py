@@ -144,6 +144,7 @@ class ServiceApi:
         """The JSON object in the body, whatever the content type says; a failure becomes one of our errors."""
         content = answer.content
         if 200 <= answer.status < 300:
+            # A part takes a byte: most answers are too short to hold so many.
             if len(content) > MAX_PARTS and content.count(b"[") + content.count(b"{") > MAX_PARTS:
                 raise Unavailable(f"{self._service} sent an answer of too many parts")
             value = parsed(content)

@@ -12,6 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
+from operator import methodcaller
 from sys import getsizeof
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
@@ -179,20 +180,19 @@ class SingleFlight:
         try:
             value = await call()
         except asyncio.CancelledError:
-            for waiter in self._landed(key, flight):
-                waiter.cancel()
+            self._land(key, flight, methodcaller("cancel"))
             raise
         except Exception as error:
-            for waiter in self._landed(key, flight):
-                waiter.set_exception(error)
+            self._land(key, flight, methodcaller("set_exception", error))
         else:
-            for waiter in self._landed(key, flight):
-                waiter.set_result(value)
+            self._land(key, flight, methodcaller("set_result", value))
 
-    def _landed(self, key: object, flight: _Flight) -> list[asyncio.Future[Any]]:
-        """Those who still wait."""
+    def _land(self, key: object, flight: _Flight, tell: Callable[[asyncio.Future[Any]], object]) -> None:
+        """From here on nobody joins it, and all who still wait are told."""
         self._end(key, flight)
-        return [waiter for waiter in flight.waiters if not waiter.done()]
+        for waiter in flight.waiters:
+            if not waiter.done():
+                tell(waiter)
 
     def _end(self, key: object, flight: _Flight) -> None:
         if not flight.ended:
@@ -203,7 +203,7 @@ class SingleFlight:
 class _Flight:
     __slots__ = ("ended", "task", "waiters")
 
-    task: asyncio.Task[None]
+    task: asyncio.Task[None]  # set by who begins it, because it has to know the flight
 
     def __init__(self) -> None:
         self.waiters: set[asyncio.Future[Any]] = set()

@@ -15,32 +15,30 @@ from typing import Any
 class Deadline:
     """`with Deadline(loop, when): …`"""
 
-    __slots__ = ("_alarm", "_cancelled_before", "_has_passed", "_loop", "_task", "when")
+    __slots__ = ("_alarm", "_cancelled_before", "_has_expired", "_loop", "_task", "when")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
         self._loop = loop
         self.when = when
-        self._has_passed = False
+        self._has_expired = False
 
     def __enter__(self) -> None:
         task = asyncio.current_task(self._loop)
         assert task is not None
         self._task: asyncio.Task[Any] = task
         self._cancelled_before = task.cancelling()
-        self._alarm = alarm = _alarm_of(self._loop)
-        alarm.waiting.add(self)
-        if self.when < alarm.rings_at:
-            alarm.set(self.when)
+        self._alarm = _alarm_of(self._loop)
+        self._alarm.add(self)
 
-    def pass_by(self) -> None:
-        """Its time is over."""
-        self._has_passed = True
+    def expire(self) -> None:
+        """Breaks its block off."""
+        self._has_expired = True
         self._task.cancel()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._has_passed:
+        if not self._has_expired:
             self._alarm.waiting.discard(self)
             return
         # Who is cancelled by others too is not late, but gone.
@@ -57,23 +55,28 @@ class _Alarm:
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
         self.waiting: set[Deadline] = set()
-        self.rings_at = inf
+        self._rings_at = inf
 
-    def set(self, when: float) -> None:
+    def add(self, deadline: Deadline) -> None:
+        self.waiting.add(deadline)
+        if deadline.when < self._rings_at:
+            self._set(deadline.when)
+
+    def _set(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self.rings_at = when
+        self._rings_at = when
         self._timer = self._loop.call_at(when, self._ring)
 
     def _ring(self) -> None:
-        over = max(self.rings_at, self._loop.time())  # it may ring a moment too early
-        self._timer, self.rings_at = None, inf
-        for deadline in [deadline for deadline in self.waiting if deadline.when <= over]:
+        now = max(self._rings_at, self._loop.time())  # it may ring a moment too early, by its clock's grain
+        self._timer, self._rings_at = None, inf
+        for deadline in [deadline for deadline in self.waiting if deadline.when <= now]:
             self.waiting.discard(deadline)
-            deadline.pass_by()
+            deadline.expire()
         first = min([deadline.when for deadline in self.waiting], default=inf)
         if first < inf:
-            self.set(first)
+            self._set(first)
 
 
-_alarm_of = lru_cache(maxsize=4)(_Alarm)
+_alarm_of = lru_cache(maxsize=4)(_Alarm)  # a process has one loop, but for tests: those that are closed are not kept

@@ -28,7 +28,7 @@ def part(value: object, *keys: str) -> Any:
 
 def records(value: object) -> list[Mapping[str, Any]]:
     """The objects of a list of JSON; whatever else a service may have sent instead is none."""
-    if not value or not isinstance(value, list):
+    if not value or not isinstance(value, list):  # most of what is looked for is not there
         return []
     return [row for row in value if isinstance(row, dict)]
 

@@ -64,8 +64,8 @@ def one_line(text: str, max_length: int) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Is all of it ASCII, and all of it to be seen? What has no control character in it is as long in JSON, which is
-    written eight times as fast as `isprintable` looks, unless there are quotation marks."""
+    """Is it printable ASCII alone? JSON writes control characters, quotation marks and backslashes longer than they
+    are. A text that stays as long holds none of them, and to write it is eight times as fast as `isprintable`."""
     if not text.isascii() or "\x7f" in text:
         return False
     return len(orjson.dumps(text)) == len(text) + 2 or text.isprintable()

@@ -1,5 +1,6 @@
 """All words of ours that a model reads: what the tools are for, how to cite, why a call failed, how to write a call in
-text, how to make a query. Handed nothing; hands on words alone, with `{places}` for `str.format`.
+text, how to make a query. Handed nothing; hands on words, with `{places}` for `str.format`;
+what is said of every hit is a function.
 
 Prompt caches hold only while these bytes stay the same: the date changes them once a day. What a provider says of its
 own failure stands in `providers`.
@@ -71,7 +72,7 @@ NOTHING_FOUND = 'The search for "{query}" gave nothing. {message}'
 NOTHING_TO_OPEN = "{provider}: nothing found that can be opened."
 GIVE_UP = "Answer from what you already know and say plainly that it could not be looked up, or try other words."
 
-# Said of every hit, where `str.format` would take four times as long
+# Said of every hit: functions, because `str.format` takes four times as long as they do
 
 
 def source_title(n: int, title: str) -> str:

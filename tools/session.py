@@ -53,7 +53,7 @@ class _ValidCall:
     def __init__(self, tool: Tool[Any, Any], arguments: BaseModel) -> None:
         self.tool = tool
         self.arguments = arguments
-        self.key = f"{tool.name} {vars(arguments)}"
+        self.key = f"{tool.name} {vars(arguments)}"  # nobody reads it
 
 
 class ToolSession:

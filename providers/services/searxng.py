@@ -211,11 +211,18 @@ def _hits(page: Mapping[str, Any]) -> dict[str, SearchResult]:
     hits: dict[str, SearchResult] = {}
     for hit in records(page.get("results"))[:MOST_HITS]:
         url = hit.get("url")
-        if isinstance(url, str):
-            title, snippet = str(hit.get("title") or ""), str(hit.get("content") or "")
-            day, author = hit.get("publishedDate"), hit.get("author") or hit.get("authors")
-            written = (as_day(day) if day else None, as_author(author) if author else None)
-            hits[url] = SearchResult(title, url, snippet, *written, as_score(hit.get("score")))
+        if not isinstance(url, str):
+            continue
+        day = hit.get("publishedDate")
+        author = hit.get("author") or hit.get("authors")
+        hits[url] = SearchResult(
+            str(hit.get("title") or ""),
+            url,
+            str(hit.get("content") or ""),
+            as_day(day) if day else None,
+            as_author(author) if author else None,
+            as_score(hit.get("score")),
+        )
     return hits
 
 
@@ -238,8 +245,6 @@ def _infoboxes(page: Mapping[str, Any]) -> dict[str, SearchResult]:
 
 def _answers(page: Mapping[str, Any]) -> dict[str, SearchResult]:
     """The instant answers that say where they come from."""
-    if not page.get("answers"):
-        return {}
     return {
         said["url"]: SearchResult("", said["url"], said["answer"])
         for said in records(page.get("answers"))[:MOST_HITS]
@@ -250,7 +255,7 @@ def _answers(page: Mapping[str, Any]) -> dict[str, SearchResult]:
 def _answer(page: Mapping[str, Any]) -> str:
     """The other instant answers; older versions send strings, newer ones objects."""
     given = page.get("answers")
-    if not given or not isinstance(given, list):
+    if not isinstance(given, list):
         return ""
     rest = [item for item in given if not part(item, "url")]
     answers = (part(item, "answer") or item for item in rest)
@@ -269,7 +274,7 @@ def _each_once(pages: Iterable[Mapping[str, SearchResult]]) -> tuple[SearchResul
 def _silent(page: Mapping[str, Any]) -> list[str]:
     """The engines that did not answer, each with its reason."""
     rows = page.get("unresponsive_engines")
-    if not rows or not isinstance(rows, list):
+    if not isinstance(rows, list):
         return []
     return [_one_line(_of_engine(row)) for row in rows[:_MOST_NAMES]]
 

@@ -177,7 +177,9 @@ class Wire(asyncio.BaseProtocol):
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        headers = dict(zip(map(bytes.lower, self._headers), self._headers.values(), strict=True))
+        headers = {}
+        for name, value in self._headers.items():
+            headers[name.lower()] = value
         self._headers.clear()
         if len(headers) > _MOST_HEADERS or sum(map(len, headers.values())) > _LARGEST_HEAD:
             raise NotHTTP("its head is too large")

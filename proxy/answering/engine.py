@@ -31,7 +31,6 @@ from ..values.events import (
     TakeBatch,
     TextDelta,
     ToolCallDelta,
-    ToolMode,
     ToolStarted,
     UsageSeen,
     feed_of,
@@ -40,7 +39,7 @@ from ..values.request import AutoMarks, ChatRequest, CitationStyle
 from .citations import Citer
 from .decoration import links_in
 from .grounds import Grounds
-from .loop import AskModel, KeepTurn, RunTools, SearchFirst, ToolLoop
+from .loop import Action, AskModel, KeepTurn, RunTools, SearchFirst, ToolLoop
 from .offer import Offer
 from .portions import PORTION, portions
 from .search_first import FirstSearch
@@ -102,16 +101,16 @@ class _Answering:
                 self._ledger.restore(n, *source)
         self._searching = bool(offer.owned)
         style = request.citations or engine.style or context.dialect.citation_style
-        plain = not self._searching or offer.response_format is not None
+        enabled = self._searching and offer.response_format is None
         shown, taken = links_in(request.begun) if request.begun else None, offer.known_sources
         read_alone = partial(_said_of_citations, "require_read", engine, plan, context)
         self._grounds = Grounds(self._ledger, taken, read_alone, request.longest_quote)
         lookup, texts = self._grounds.citable, self._grounds.texts
-        citer = Citer(lookup, style, engine.footer, not plain, shown, taken, texts)
+        citer = Citer(lookup, style, engine.footer, enabled, shown, taken, texts)
         self._marker = citer  # of sentences that have no marker
         self._citer: Citer | StrippedCiter = citer
         self._thoughts: StrippedThoughts | None = None
-        if engine.strip_foreign and not plain:
+        if engine.strip_foreign and enabled:
             hosts = NamedHosts(self._ledger, partial(texts_of_client, request, offer))
             self._citer, self._thoughts = StrippedCiter(citer, hosts), StrippedThoughts(hosts)
         self._loop: ToolLoop | None = None  # made when it is known how the model takes tools
@@ -139,9 +138,13 @@ class _Answering:
         try:
             while True:
                 if self._loop is None:
-                    self._loop = self._new_loop(await self._plan.look_up() if self._searching else "native")
+                    search_first = self._searching and await self._plan.look_up() == "none"
+                    self._loop = self._new_loop(search_first)
                 if self._steps is None:
-                    self._steps = self._next_steps(self._loop)
+                    action = self._next_action(self._loop)
+                    if type(action) is RunTools:
+                        return await self._run_tools(action, self._loop)
+                    self._steps = self._steps_of(action, self._loop)
                 if self._portions is not None:
                     events = await self._next_portion()
                 elif self._hearing and not self._asking:  # all is said, and nothing more is awaited
@@ -190,20 +193,21 @@ class _Answering:
             if self._early:
                 self._early.cancel()
 
-    def _new_loop(self, mode: ToolMode) -> ToolLoop:
-        return ToolLoop(self._offer, self._engine.max_rounds, self._plan.current.settings.assist, mode == "none")
+    def _new_loop(self, search_first: bool) -> ToolLoop:
+        assist = self._plan.current.settings.assist
+        return ToolLoop(self._offer, self._engine.max_rounds, assist, search_first)
 
-    def _next_steps(self, loop: ToolLoop) -> EventBatches:
-        """What the loop wants done, as it happens."""
+    def _next_action(self, loop: ToolLoop) -> Action:
         if self._over:
             raise StopAsyncIteration
-        action = loop.next_action()
+        return loop.next_action()
+
+    def _steps_of(self, action: Action, loop: ToolLoop) -> EventBatches:
+        """What the loop wants done, as it happens."""
         if type(action) is AskModel:
             self._hearing, self._asking, self._said = True, True, 0
             return self._plan.stream(action.body, action.known_tools)
         self._hearing = False
-        if type(action) is RunTools:
-            return self._run_tools(action, loop)
         if type(action) is KeepTurn:
             return self._keep_turn(action, loop)
         if type(action) is SearchFirst:
@@ -262,7 +266,7 @@ class _Answering:
         loop.searched(first.offer, first.usage, first.bare)
         await self._searched(weak=True)
 
-    async def _run_tools(self, action: RunTools, loop: ToolLoop) -> AsyncGenerator[list[Event], None]:
+    async def _run_tools(self, action: RunTools, loop: ToolLoop) -> list[Event]:
         session, self._called = self._tools(), True
         if self._early:  # the session remembers what it found
             await self._early
@@ -270,7 +274,7 @@ class _Answering:
         results = await session.run(action.calls)
         await self._searched(weak=self._plan.current.settings.assist)
         late = self._context.running_loop.time() > self._time_to_answer
-        yield loop.tools_done(results, spent=session.spent or late)
+        return loop.tools_done(results, spent=session.spent or late)
 
     async def _keep_turn(self, action: KeepTurn, loop: ToolLoop) -> AsyncGenerator[list[Event], None]:
         if held := self._note(list(self._citer.flush())):

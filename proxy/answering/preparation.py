@@ -15,7 +15,7 @@ from tools.ledger import joined
 from tools.options import day_now
 from tools.toolbox import Toolbox
 
-from ..callers.caller import NOBODY, Caller
+from ..callers.caller import Caller
 from ..callers.permission import check_model, plain_body
 from ..context import RequestContext
 from ..store.store import Store
@@ -67,7 +67,7 @@ class Preparation:
         policy, search = caller.policy, caller.policy.search
         if request.model.endswith(ONLINE):
             request = await self._without_suffix(request, caller)
-        elif policy.models is not None:
+        else:
             check_model(caller, request.model)
         said: dict[str, Any] = {}  # in what the request is to differ from what the client wrote
         if policy.models is not None:
@@ -121,7 +121,7 @@ class Preparation:
         only = caller.policy.search.permission.providers
         return self._mode_for(model, caller) != "off" and self._toolbox.has_any(live=True, only=only)
 
-    def offer(self, request: ChatRequest, caller: Caller = NOBODY, offered: bool = True) -> Offer:
+    def offer(self, request: ChatRequest, caller: Caller, offered: bool) -> Offer:
         """The request as the loop takes it: our decoration out of the history, our tools in."""
         cleaned = self.cleaned(request)
         if not offered:

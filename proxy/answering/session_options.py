@@ -77,6 +77,6 @@ def texts_of_client(request: ChatRequest, offer: Offer) -> list[str]:
 
 
 def _least(one: int | None, other: int | None) -> int | None:
-    if one is None or other is None:
-        return one if other is None else other
-    return min(one, other)
+    if one is None:
+        return other
+    return one if other is None else min(one, other)

@@ -74,7 +74,7 @@ class Asking:
         prepared = await house.preparation.prepare(ChatRequest(body, b"", self.model, stream=True), context)
         if self.search and not prepared.decision.offered:
             activity.notice = f"Nothing was searched. {why_decided(prepared.decision.reason, offered=False)}"
-        offer = house.preparation.offer(prepared.request, context.caller, offered=prepared.decision.offered)
+        offer = house.preparation.offer(prepared.request, context.caller, prepared.decision.offered)
         telling = AnswerTelling(context, streamed=True)
         async with aclosing(house.engine.answer(prepared.request, offer, prepared.plan, context)) as batches:
             async for batch in batches:

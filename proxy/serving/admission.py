@@ -130,7 +130,7 @@ class _SendingInTurn:
 
 
 async def _next_turn(turns: Turns, line: str) -> None:
-    if not turns.open():  # nor must its work in the background keep what it asks itself, such as to cancel that
+    if not turns.open():  # in a line of its own: what its caller asks meanwhile, such as to cancel it, goes before it
         await turns.go_on(f"background {line}")
 
 

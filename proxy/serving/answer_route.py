@@ -6,7 +6,6 @@ delivers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import orjson
@@ -155,8 +154,8 @@ class AnswerRoute:
     async def _forward(self, asked: _Asked) -> bool:
         decoded, prepared = asked.decoded, asked.prepared
         candidate = prepared.plan.current
-        make = partial(self._unsearched, prepared, candidate.model)
-        body = make() if len(prepared.request.raw) < WORTH_A_THREAD else await in_thread(make)
+        make, given = self._unsearched, (prepared, candidate.model)
+        body = make(*given) if len(prepared.request.raw) < WORTH_A_THREAD else await in_thread(make, *given)
         down = {SEARCH_HEADER: prepared.decision.header}
         writer = None if _only_as_bytes(prepared.request.body) else decoded.writer
         request = ForwardedRequest("POST", decoded.forward_to, body, candidate.headers, down, writer)
@@ -166,9 +165,8 @@ class AnswerRoute:
         decision = prepared.decision
         hidden = decoded.hidden_turns and not decision.offered
         request = without_our_calls(prepared.request) if hidden else prepared.request
-        asked = (request, context.caller, decision.offered)
-        make = self._preparation.offer
-        offer = make(*asked) if len(request.raw) < WORTH_A_THREAD else await in_thread(make, *asked)
+        make, given = self._preparation.offer, (request, context.caller, decision.offered)
+        offer = make(*given) if len(request.raw) < WORTH_A_THREAD else await in_thread(make, *given)
         return self._engine.answer(request, offer, prepared.plan, context)
 
     def _unsearched(self, prepared: PreparedRequest, model: str) -> bytes:

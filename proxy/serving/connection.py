@@ -228,8 +228,8 @@ class Connection(HttpToolsProtocol):
         self._continues, self._upgrading = head.continues, parser.should_upgrade()
         last = self._upgrading or self._spare or self._others.draining or version == "1.0"
         kept = not last and parser.should_keep_alive()
-        to = (self._outlet, self.flow, self.server_state, self.on_response_complete)
-        self._begin(Exchange(scope, *to, head.continues, kept))
+        complete = self.on_response_complete
+        self._begin(Exchange(scope, self._outlet, self.flow, self.server_state, complete, head.continues, kept))
 
     def _begin(self, cycle: Exchange) -> None:
         answered, self.cycle = self._answered, cycle

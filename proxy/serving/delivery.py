@@ -43,7 +43,7 @@ PING_EVERY = 10.0
 _LARGEST = 32 * 1024 * 1024  # bytes of an answer in one piece
 _EVENT = 100  # bytes, besides its text
 _OF_SEARCH = (SearchedFirst, Begun, ToolStarted, ToolFinished)  # what may happen before a model is asked
-_ENDS = frozenset((Finished, Failed))
+_LAST_EVENTS = frozenset((Finished, Failed))
 _PART = 64 << 10  # bytes of a large piece that are sent before the client has taken those before them
 
 _JSON = (b"content-type", b"application/json")
@@ -128,6 +128,7 @@ class _Outgoing:
         self._headers = {SEARCH_HEADER: decided}
         self._stopping = stopping
         self._before_model = False  # is the web searched, and the model still to be asked?
+        self._last: LastPiece  # of a stream
         self._telling = AnswerTelling(context, streamed)
 
     async def stream(self, events: EventBatches, stream: AnswerStream) -> None:
@@ -221,7 +222,7 @@ class _Outgoing:
                         gathered = [too_large()]
                         self._telling.see(gathered)
                         break
-                    if type(batch[-1]) in _ENDS:  # nothing comes behind it
+                    if type(batch[-1]) in _LAST_EVENTS:  # nothing comes behind it
                         break
         except TimeoutError:
             gathered = [too_long()]

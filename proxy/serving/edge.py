@@ -125,8 +125,8 @@ class Edge:
             if self._origins:
                 head.origin = self._origins.of(scope["headers"])
         request_id = new_request_id()
-        dialect = head.dialect
-        observer = Observer(self._listeners, request_id, scope["method"], head.sent_path, dialect.name, self._prices)
+        dialect, method, path = head.dialect, scope["method"], head.sent_path
+        observer = Observer(self._listeners, request_id, method, path, dialect.name, self._prices)
         hides_limits, shared = self._keys.required, self._origins is not None
         return Arrival(scope, head, dialect, send, request_id, observer, hides_limits, shared)
 

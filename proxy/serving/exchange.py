@@ -21,7 +21,7 @@ from .early_start import start_now
 log = logging.getLogger("groundwire")
 
 _TEXT = bytes([0x09, *range(0x20, 0x7F), *range(0x80, 0x100)])  # what a line of a head may hold
-_as_line = b"%b: %b\r\n".__mod__  # of a name and a value
+_as_line = b"%b: %b\r\n".__mod__  # of a pair, its name and its value
 _CLOSE, _CHUNKED = (b"connection", b"close"), (b"transfer-encoding", b"chunked")
 _BODILESS = (204, 304)
 _STREAM = b'"stream"'  # in a body that asks for one, in every dialect; or that says it wants none
@@ -150,7 +150,8 @@ class Exchange:
     def start(self, app: ASGIApp, loop: asyncio.AbstractEventLoop) -> None:
         """Who wants a stream waits for its first word: that is begun at once. All others begin together in the next
         round of the loop, which costs each of them a tenth less."""
-        if _STREAM in (self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)):
+        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)  # the word may lie across two of them
+        if _STREAM in body:
             start_now(self.run(app), loop, self._serve_by)
         else:
             self._serve_by(loop.create_task(self.run(app)))

@@ -39,7 +39,7 @@ class UpstreamClient:
         self.config = config
         self.name = config.name
         self.settings = lru_cache(maxsize=_MOST_SETTINGS)(config.of)  # of one model
-        self.profile = lru_cache(maxsize=_MOST_SETTINGS)(self._profile)  # and what its server wants to be asked
+        self.profile = lru_cache(maxsize=_MOST_SETTINGS)(self._profile)  # how that one's server wants to be asked
         self.off = frozenset(config.without_repairs)
         self.limit = limit
         self.transport = transport

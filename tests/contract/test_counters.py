@@ -19,7 +19,7 @@ from proxy.store.redis_store import RedisStore
 from proxy.store.store import MemoryStore, Store, name_of
 from proxy.values.meters import PRUNE_EVERY, Charge, Charged, Meter, MeterStates
 from proxy.values.usage_rows import FIGURES, RowName, UsageTable
-from tests.fakes.redis_server import MISSING, PROGRAM, RedisServer
+from tests.fakes.redis_server import MISSING, PATIENCE, PROGRAM, RedisServer
 
 real = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
 
@@ -38,7 +38,7 @@ def redis() -> Iterator[RedisServer]:
 
 @asynccontextmanager
 async def opened(redis: RedisServer) -> AsyncIterator[RedisStore]:
-    store = RedisStore(RedisAddress("127.0.0.1", redis.port), pause=PAUSE, timeout=10.0)
+    store = RedisStore(RedisAddress("127.0.0.1", redis.port), pause=PAUSE, timeout=PATIENCE)
     try:
         yield store
     finally:

@@ -20,7 +20,7 @@ from providers.settings import CooldownSettings
 from proxy.config.redis_address import RedisAddress
 from proxy.store.redis_store import RedisStore
 from tests.fakes.providers import Engine, until
-from tests.fakes.redis_server import MISSING, PROGRAM, RedisServer
+from tests.fakes.redis_server import MISSING, PATIENCE, PROGRAM, RedisServer
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
 
@@ -37,7 +37,7 @@ class Process:
     """One process: its own store on the common Redis, its own gateway, a chain over the same engine."""
 
     def __init__(self, redis: RedisServer, engine: Engine, scope: str, **limits: float) -> None:
-        self.store = RedisStore(RedisAddress.read(redis.url), pause=0.05, timeout=10.0)
+        self.store = RedisStore(RedisAddress.read(redis.url), pause=0.05, timeout=PATIENCE)
         self.neighbours = self.store.neighbours(scope, ["a", "b"])
         self.cooled: list[str] = []
         self.gateway = gateway = ProviderGateway(
@@ -212,7 +212,7 @@ async def test_a_call_waits_for_the_turn_that_it_was_given(redis: RedisServer) -
 async def test_who_is_cancelled_while_it_asks_has_ended(redis: RedisServer) -> None:
     """The library may take a cancellation for an answer that came in the same moment: then who waits for the end of a
     task would wait for ever."""
-    store = RedisStore(RedisAddress.read(redis.url), timeout=10.0)
+    store = RedisStore(RedisAddress.read(redis.url), timeout=PATIENCE)
 
     async def ask_on() -> None:
         while True:

@@ -18,7 +18,7 @@ from proxy.store.redis_store import RedisStore
 from proxy.store.store import encode, name_of, open_store
 from tests.fakes.config import config
 from tests.fakes.pages import make_certificate
-from tests.fakes.redis_server import MISSING, PROGRAM, RedisServer, free_port
+from tests.fakes.redis_server import MISSING, PATIENCE, PROGRAM, RedisServer, free_port
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
 
@@ -36,7 +36,7 @@ def redis() -> Iterator[RedisServer]:
 
 @asynccontextmanager
 async def opened(url: str, **times: float) -> AsyncIterator[RedisStore]:
-    store = RedisStore(RedisAddress.read(url), **{"pause": PAUSE, "timeout": 10.0, **times})
+    store = RedisStore(RedisAddress.read(url), **{"pause": PAUSE, "timeout": PATIENCE, **times})
     try:
         yield store
     finally:

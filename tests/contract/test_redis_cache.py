@@ -24,7 +24,7 @@ from proxy.house import House
 from proxy.store.redis_store import RedisStore, SharedProviderCache
 from tests.fakes.config import config
 from tests.fakes.providers import HIT, Engine, Gate, until
-from tests.fakes.redis_server import MISSING, PROGRAM, RedisServer
+from tests.fakes.redis_server import MISSING, PATIENCE, PROGRAM, RedisServer
 
 real = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
 
@@ -56,7 +56,7 @@ async def processes(
     said: str = "",
     private: bool = False,
 ) -> AsyncIterator[list[Process]]:
-    stores = [RedisStore(RedisAddress.read(redis.url), pause=0.1, timeout=10.0) for _ in range(number)]
+    stores = [RedisStore(RedisAddress.read(redis.url), pause=0.1, timeout=PATIENCE) for _ in range(number)]
     try:
         yield [Process(store, engine, cache, said, private) for store in stores]
     finally:

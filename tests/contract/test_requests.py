@@ -17,7 +17,7 @@ from proxy.store.redis_requests import _NAMES
 from proxy.store.redis_store import RedisStore
 from proxy.store.store import MemoryStore, Store, encode
 from proxy.values.request_records import KEPT_REQUESTS
-from tests.fakes.redis_server import MISSING, PROGRAM, RedisServer
+from tests.fakes.redis_server import MISSING, PATIENCE, PROGRAM, RedisServer
 
 real = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
 PAUSE = 0.05
@@ -49,7 +49,7 @@ def redis() -> Iterator[RedisServer]:
 
 @asynccontextmanager
 async def opened(port: int) -> AsyncIterator[RedisStore]:
-    store = RedisStore(RedisAddress("127.0.0.1", port), pause=PAUSE, timeout=10.0)
+    store = RedisStore(RedisAddress("127.0.0.1", port), pause=PAUSE, timeout=PATIENCE)
     try:
         yield store
     finally:

@@ -16,7 +16,7 @@ from proxy.config.redis_address import RedisAddress
 from proxy.store import store as stores
 from proxy.store.redis_store import RedisStore
 from proxy.store.store import MemoryStore, Store, name_of
-from tests.fakes.redis_server import MISSING, PROGRAM, RedisServer
+from tests.fakes.redis_server import MISSING, PATIENCE, PROGRAM, RedisServer
 from tests.fakes.slow_link import SlowLink
 
 real = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
@@ -39,7 +39,7 @@ def redis() -> Iterator[RedisServer]:
 
 @asynccontextmanager
 async def opened(port: int, **times: float) -> AsyncIterator[RedisStore]:
-    store = RedisStore(RedisAddress("127.0.0.1", port), **{"pause": PAUSE, "timeout": 10.0, **times})
+    store = RedisStore(RedisAddress("127.0.0.1", port), **{"pause": PAUSE, "timeout": PATIENCE, **times})
     try:
         yield store
     finally:

@@ -12,6 +12,7 @@ from typing import Self
 
 PROGRAM = shutil.which("redis-server")
 MISSING = "no redis-server here; .ci/run installs Debian's"
+PATIENCE = 10.0  # seconds that stores of tests wait: on a busy machine Redis may not answer within its usual one
 
 
 def free_port() -> int:
