@@ -179,10 +179,9 @@ class SingleFlight:
         """Tells all who wait what comes of it. A call that fails while it is broken off has nobody left to tell."""
         try:
             value = await call()
-        except asyncio.CancelledError:
+        except asyncio.CancelledError:  # not raised again: its stack would hold the flight, and that the task
             self._land(key, flight, methodcaller("cancel"))
-            raise
-        except Exception as error:
+        except BaseException as error:  # a panic in a library's Rust is no Exception: they must hear of it too
             self._land(key, flight, methodcaller("set_exception", error))
         else:
             self._land(key, flight, methodcaller("set_result", value))

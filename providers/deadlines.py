@@ -11,6 +11,8 @@ from math import inf
 from types import TracebackType
 from typing import Any
 
+_GRAIN = 0.01  # seconds between two looks at who is late: where thousands are, each look is at all of them
+
 
 class Deadline:
     """`with Deadline(loop, when): …`"""
@@ -76,7 +78,7 @@ class _Alarm:
             deadline.expire()
         first = min([deadline.when for deadline in self.waiting], default=inf)
         if first < inf:
-            self._set(first)
+            self._set(max(first, self._loop.time() + _GRAIN))
 
 
 _alarm_of = lru_cache(maxsize=4)(_Alarm)  # a process has one loop, but for tests: those that are closed are not kept

@@ -208,31 +208,36 @@ class _Outgoing:
         return False
 
     async def whole(self, events: EventBatches) -> None:
-        gathered: list[Event] = []
-        size = 0
         try:
             with Deadline(self._context.running_loop, self._context.deadline):
-                async for batch in events:
-                    self._telling.see(batch)
-                    if type(first := batch[0]) is SearchedFirst:
-                        self._note_search(first)
-                    gathered += batch
-                    size += _size(batch)
-                    if size > _LARGEST:  # a server that streams without end, though a stream was not asked for
-                        gathered = [too_large()]
-                        self._telling.see(gathered)
-                        break
-                    if type(batch[-1]) in _LAST_EVENTS:  # nothing comes behind it
-                        break
+                gathered = await self._gathered(events)
         except TimeoutError:
             gathered = [too_long()]
             self._telling.see(gathered)
-        finally:
-            await events.aclose()
         if type(last := gathered[-1]) is Failed:
             await send_failure(self._send, self._context.dialect, last, self._headers)
             return
         await send_json(self._send, 200, await self._writer.whole(gathered), self._headers)
+
+    async def _gathered(self, events: EventBatches) -> list[Event]:
+        gathered: list[Event] = []
+        size = 0
+        try:
+            async for batch in events:
+                self._telling.see(batch)
+                if type(first := batch[0]) is SearchedFirst:
+                    self._note_search(first)
+                gathered += batch
+                size += _size(batch)
+                if size > _LARGEST:  # a server that streams without end, though a stream was not asked for
+                    gathered = [too_large()]
+                    self._telling.see(gathered)
+                    break
+                if type(batch[-1]) in _LAST_EVENTS:  # nothing comes behind it
+                    break
+        finally:
+            await events.aclose()
+        return gathered
 
     def _note_search(self, event: SearchedFirst) -> None:
         """What the answer's header says of a search that came before the question."""

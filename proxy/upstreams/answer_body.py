@@ -8,6 +8,7 @@ import asyncio
 import time
 from contextlib import suppress
 
+from providers.deadlines import Deadline
 from providers.web.answer import Answer, WireError
 
 from ..values.sse import EventTooLong
@@ -60,7 +61,8 @@ async def read_to_the_end(answer: Answer) -> None:
     """Reads the last bytes of a body that has said everything: a connection left in its middle is lost."""
     if answer.is_whole:
         return
+    loop = asyncio.get_running_loop()
     until, left = time.monotonic() + LAST_BYTES, LAST_BYTES
-    with suppress(*HTTP_ERRORS):
+    with suppress(*HTTP_ERRORS), Deadline(loop, loop.time() + LAST_BYTES):  # what is packed may unpack to nothing
         while left > 0.0 and await answer.read(left):
             left = until - time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -58,6 +59,26 @@ async def test_a_connection_whose_answer_was_handed_on_is_kept() -> None:
             with await server.ask() as answer:
                 assert not await answer.feed(Taker(), 30.0)
     assert server.opened == 1
+
+
+async def test_nobody_waits_for_long_behind_a_body_that_unpacks_to_nothing() -> None:
+    """What comes keeps a reader waiting, and none of it is a byte of the body."""
+    packing = zlib.compressobj(wbits=31)
+    first = packing.compress(b"all is said") + packing.flush(zlib.Z_SYNC_FLUSH)
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(head + b"%x\r\n%b\r\n" % (len(first), first))
+        while not writer.is_closing():
+            await writer.drain()
+            await asyncio.sleep(0.005)
+            writer.write(b"5\r\n\x00\x00\x00\xff\xff\r\n")  # a block of nothing
+
+    async with answered(say) as (_, answer):
+        assert await answer.read(30.0) == b"all is said"
+        async with asyncio.timeout(30):
+            await read_to_the_end(answer)
+        assert not answer.is_whole
 
 
 async def test_a_connection_whose_answer_has_said_all_is_kept_once_its_end_has_come() -> None:

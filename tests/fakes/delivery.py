@@ -131,7 +131,9 @@ class Answer:
         stopping: bool = False,
         ping: bytes = PING,
         keeping: Callable[[], Awaitable[None]] = nothing,
+        closing: float = 0.0,
     ) -> None:
+        """`closing` is how many seconds it takes to leave the events."""
         self.wire = Wire(slow)
         self.observer = Observer()
         self.closed = False  # is the work behind the events over?
@@ -141,6 +143,7 @@ class Answer:
         self._stopping = stopping
         self._ping = ping
         self._keeping = keeping
+        self._closing = closing
 
     async def deliver(self) -> None:
         deadline = asyncio.get_running_loop().time() + self._deadline
@@ -162,7 +165,10 @@ class Answer:
                 else:
                     await asyncio.sleep(step)
         finally:
-            self.closed = True
+            try:
+                await asyncio.sleep(self._closing)
+            finally:
+                self.closed = True
 
 
 def delivered(*steps: Step, **more: Any) -> Answer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -351,6 +352,39 @@ async def test_a_call_that_fails_while_it_is_broken_off_disturbs_nobody(caplog: 
     del task
     gc.collect()  # only now asyncio would complain of an exception that nobody took
     assert not caplog.records
+
+
+class Panic(BaseException):
+    """As libraries raise it that are written in Rust."""
+
+
+async def test_even_of_a_panic_all_hear_who_wait() -> None:
+    flights = SingleFlight()
+
+    async def panics() -> None:
+        await asyncio.sleep(0)
+        raise Panic
+
+    for _ in range(2):  # nor does the next one wait for what is over
+        async with asyncio.timeout(30):
+            told = await asyncio.gather(*(flights.join("key", panics) for _ in range(3)), return_exceptions=True)
+        assert [type(error) for error in told] == [Panic] * 3
+
+
+async def test_calls_that_are_broken_off_leave_no_cycles() -> None:
+    flights = SingleFlight()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(50):
+            joining = asyncio.create_task(flights.join("key", partial(asyncio.sleep, 60)))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            joining.cancel()
+            await asyncio.wait([joining])
+        assert gc.collect() < 50
+    finally:
+        gc.enable()
 
 
 async def test_results_that_name_one_page_twice_are_kept_once() -> None:

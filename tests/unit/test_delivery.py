@@ -184,6 +184,12 @@ def test_time_runs_out_in_a_whole_answer_that_had_begun() -> None:
     assert (answer.wire.status, answer.wire.body) == (504, b'{"refused": "request_timeout"}')
 
 
+def test_time_runs_out_while_a_server_goes_on_behind_its_last_word() -> None:
+    answer = delivered(HELLO, END, stream=False, deadline=5.0, closing=60.0)
+    assert (answer.wire.status, answer.wire.body) == (504, b'{"refused": "request_timeout"}')
+    assert set(answer.wire.times) == {5.0}
+
+
 def test_a_whole_answer_has_an_end_even_if_the_model_finds_none() -> None:
     """A server may stream for ever though it was asked not to."""
     endless = [[TextDelta("word" * 25_000)]] * 1000
