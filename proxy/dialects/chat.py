@@ -167,7 +167,7 @@ class ChatWriter:
         the end of one and the beginning of the next; read from behind the first mark, as a piece may be a comma."""
         head, tail = self._text_head + b'"', b'"' + self._text_tail
         listed = orjson.dumps(pieces)
-        if b'\\"' in listed:
+        if listed.find(b'\\"') >= 0:
             return b"".join([self._text_head + orjson.dumps(piece) + self._text_tail for piece in pieces])
         return head + listed[2:-2].replace(b'","', tail + head) + tail
 

@@ -58,7 +58,7 @@ class LastPiece:
 
     def drop(self) -> None:
         """Nobody waits for it any more."""
-        if isinstance(self._sent, Coroutine):
+        if not self.is_taken and isinstance(self._sent, Coroutine):
             self._sent.close()
 
 
@@ -151,7 +151,7 @@ class Exchange:
         """Who wants a stream waits for its first word: that is begun at once. All others begin together in the next
         round of the loop, which costs each of them a tenth less."""
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)  # the word may lie across two of them
-        if _STREAM in body:
+        if body.find(_STREAM) >= 0:
             start_now(self.run(app), loop, self._serve_by)
         else:
             self._serve_by(loop.create_task(self.run(app)))

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..values.errors import failure, too_large, truncated
 from ..values.events import Failed
-from ..values.sse import DONE, EVENT_END, payload_of
+from ..values.sse import CR, DONE, EVENT_END, payload_of
 from .forwarded_json import NO_JSON, error_in, has_openai_shape, is_utf8, parsed, replaced, usage_in
 
 LONGEST_EVENT = 1_000_000  # bytes
@@ -83,7 +83,7 @@ class ForwardedStream:
         if start == len(data):  # nearly every read there is
             return data
         out, unchanged = b"", 0  # what leaves, but for all bytes from there on
-        lines_end_in_lf = b"\r" not in data
+        lines_end_in_lf = CR not in data
         while end := _end_of_event(data, start, lines_end_in_lf):
             event = data[start:end]
             leaves = self._read(event)
@@ -205,7 +205,7 @@ class _Pattern:
         for key in self._KEYS:
             begin = event.find(key) + len(key)
             end = event.find(b'"', begin)
-            if len(key) <= begin < end and b"\\" not in event[begin:end]:
+            if len(key) <= begin < end and event.find(b"\\", begin, end) < 0:
                 self._before, self._behind = event[:begin], event[end:]
                 self._mark = self._before[-self._MARK :]
                 self._between = self._behind + self._before[: -self._MARK]
@@ -228,7 +228,7 @@ def _end_of_event(data: bytes, start: int, lines_end_in_lf: bool) -> int:
 
 def _payload(event: bytes) -> bytes | None:
     """Its data; None for comments and empty events."""
-    if event.startswith(b"data: ") and event.find(b"\n") == len(event) - 2 and b"\r" not in event:
+    if event.startswith(b"data: ") and event.find(b"\n") == len(event) - 2 and CR not in event:
         return event[6:-2]  # nearly every event there is
     lines = event.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     return payload_of(lines.rstrip(b"\n").removeprefix(b"\xef\xbb\xbf"))

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..values.errors import as_error, too_large
 from ..values.events import Failed
-from ..values.sse import EVENT_END, payload_of
+from ..values.sse import CR, EVENT_END, payload_of
 from .forwarded_json import NO_JSON, parsed
 
 LONGEST_EVENT = 32 << 20  # bytes: a page or a file may stand in one
@@ -94,7 +94,7 @@ class MessageFrames:
 
 def _last_end(held: bytearray, start: int) -> int:
     """Where the last whole event ends; 0 if there is none."""
-    if b"\r" not in held:
+    if CR not in held:
         at = held.rfind(b"\n\n", start)
         return at + 2 if at >= 0 else 0
     return max((found.end() for found in EVENT_END.finditer(held, start)), default=0)

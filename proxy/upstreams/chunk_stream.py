@@ -16,6 +16,7 @@ from ..values.events import Event, TextDelta
 from ..values.sse import SSEDecoder
 from .chunks import ChunkReader
 
+_BACKSLASH = ord("\\")  # see `sse.py` for why it is a number
 _MOST_TOGETHER = 256  # pieces: between two such runs others may have their turn
 
 
@@ -116,7 +117,7 @@ class AlikeChunks:
 def _inside(event: Event) -> bytes | None:
     """The text as it stands in a JSON string, where that is the very same."""
     written = orjson.dumps(event.text)[1:-1] if isinstance(event, TextDelta) else b""
-    return written if written and b"\\" not in written else None
+    return written if written and _BACKSLASH not in written else None
 
 
 def _strings(inside: bytes, count: int) -> list[str] | None:

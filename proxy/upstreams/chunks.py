@@ -63,8 +63,7 @@ class ChunkReader:
         usage, reason, stop_word = self._usage, self._reason, self._stop_word
         out = self.feed(payloads)
         unchanged = usage is self._usage and reason == self._reason and stop_word == self._stop_word
-        said = len(payloads) == 1 and [type(event) for event in out if not isinstance(event, Begun)] == [TextDelta]
-        return out, said and unchanged
+        return out, unchanged and len(payloads) == 1 and _is_one_text(out)
 
     def feed_answer(self, answer: object) -> list[Event]:
         """A whole, non-streamed answer: the same events, as if it had come in one chunk."""
@@ -157,6 +156,13 @@ class ChunkReader:
         for entry in entries:
             if type(entry) is dict:
                 out += calls.feed(entry)
+
+
+def _is_one_text(events: list[Event]) -> bool:
+    """Is it a piece of text alone? The first one comes behind the beginning."""
+    if not events or type(events[-1]) is not TextDelta:
+        return False
+    return len(events) == 1 or (len(events) == 2 and type(events[0]) is Begun)
 
 
 def _stop_word(choice: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+CR, LF = b"\r\n"  # as numbers: to look for bytes in bytes makes an exception first, and drops it (Python 3.11)
 PING = b": ping\n\n"
 PING_EVENT = b'event: ping\ndata: {"type":"ping"}\n\n'  # where every event has a name
 DONE = b"data: [DONE]\n\n"
@@ -39,14 +40,19 @@ class SSEDecoder:
                 return []
             data = data.removeprefix(b"\xef\xbb\xbf")
             self._started = True
-        if b"\r" in data:
+        if CR in data:
             # A CR at the very end may be half of a CRLF: it waits for the next bytes.
             held = b"\r" if data.endswith(b"\r") else b""
             data = data.removesuffix(held).replace(b"\r\n", b"\n").replace(b"\r", b"\n") + held
         *blocks, self._rest = data.split(b"\n\n")
         if len(self._rest) > self._limit:
             raise EventTooLong
-        return [payload for block in blocks if (payload := payload_of(block)) is not None]
+        payloads = []
+        for block in blocks:
+            payload = payload_of(block)
+            if payload is not None:
+                payloads.append(payload)
+        return payloads
 
     def flush(self) -> list[bytes]:
         """What stands unterminated at the end. The spec drops it; servers that forget the last blank line exist."""
@@ -57,7 +63,7 @@ class SSEDecoder:
 
 def payload_of(block: bytes) -> bytes | None:
     """The data of one event (its lines without the closing blank one), or None for comments and empty events."""
-    if block.startswith(b"data: ") and b"\n" not in block:  # nearly every event there is
+    if block.startswith(b"data: ") and LF not in block:  # nearly every event there is
         return block[6:]
     parts = [
         line[6:] if line.startswith(b"data: ") else line[5:]
