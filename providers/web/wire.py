@@ -121,17 +121,17 @@ class Wire(asyncio.BaseProtocol):
             reason = error.__context__
             self._fail(reason if isinstance(reason, WireError) else NotHTTP(str(error)))
             return
-        if self._answer is not None:
-            if not self._parts:
-                self._bound(nbytes, "it says too much between the pieces of its body, or behind it")
-            elif self._take is not None and self._waiter is not None and not self._waiter.done():
-                self._unmoved = 0
+        if self._answer is None:
+            if self._head is not None:
+                self._bound(nbytes, "its head is too large")
+        elif not self._parts:
+            self._bound(nbytes, "it says too much between the pieces of its body, or behind it")
+        else:
+            self._unmoved = 0
+            if self._take is not None and self._waiter is not None and not self._waiter.done():
                 self._feed(self._take, self._waiter)
             else:
-                self._unmoved = 0
                 self._hold(nbytes)
-        elif self._head is not None:
-            self._bound(nbytes, "its head is too large")
 
     def _bound(self, size: int, excess: str) -> None:
         """Nothing of a body was in it, so nobody counts it: the parser would keep headers without end."""
@@ -148,11 +148,12 @@ class Wire(asyncio.BaseProtocol):
         self._wake()
 
     def _feed(self, take: Take, waiter: asyncio.Future[bool]) -> None:
-        """And is handed on at once."""
-        data = self.taken()
+        """And is handed on at once. Nothing has waited before it, so nothing was paused."""
+        parts = self._parts
+        data = parts.pop() if len(parts) == 1 else self.taken()
         self._until = self.loop.time() + self._patience
         try:
-            if data and not take(data):
+            if not take(data):
                 waiter.set_result(False)
         except Exception as error:  # it is raised where whoever takes it waits
             waiter.set_exception(error)

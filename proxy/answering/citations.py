@@ -43,7 +43,7 @@ class Citer:
         self._shown = shown
         self._taken = taken
         self._reader: MarkerReader | None = None
-        self._special = special_in(keeps_blanks(style))
+        self._holds_special = special_in(keeps_blanks(style)).stands_in
         self._plain = False  # does text without a special character just pass? Not before it is known to be prose
         self._passed: list[str] = []  # that the reader does not know yet
         self._passes_all = not enabled
@@ -58,13 +58,13 @@ class Citer:
         if not self._passes_all:
             reader = self._informed_reader()
             reader.mark_sentences(source_of)
-            self._special = reader.special
+            self._holds_special = reader.special.stands_in
 
     def passes(self, text: str) -> bool:
         """Is there nothing to cite in it, and nothing held before it? Then it goes on as it is."""
         if self._passes_all:
             return bool(text)
-        if not text or not (self._plain or self._begins_prose(text)) or self._special.stands_in(text):
+        if not text or not (self._plain or self._begins_prose(text)) or self._holds_special(text):
             return False
         self._plain = True
         self._passed.append(text)
@@ -108,5 +108,6 @@ class Citer:
 
     def _follow(self, reader: MarkerReader, out: list[TextDelta | Citation]) -> list[TextDelta | Citation]:
         """What passes from here on depends on where the reader is."""
-        self._plain, self._special, self._passes_all = reader.is_plain, reader.special, reader.passes_all
+        self._plain, self._passes_all = reader.is_plain, reader.passes_all
+        self._holds_special = reader.special.stands_in
         return out

@@ -140,7 +140,14 @@ class ToolLoop:
     def receive(self, events: Sequence[Event]) -> list[Event]:
         out = [] if self._begun else self._begin_with(events[0])
         for event in events:
-            if type(event) in _RECEIVERS:
+            if type(event) is TextDelta:
+                said = self._round.text
+                said.append(event.text)
+                if self._formatted:  # else it is not the answer: the final, formatted request is still to come
+                    shown = event if len(said) > 1 else self._set_off(event)
+                    self._last_text = shown.text
+                    out.append(shown)
+            elif type(event) in _RECEIVERS:
                 _RECEIVERS[type(event)](self, event, out)
         return out
 
@@ -208,15 +215,11 @@ class ToolLoop:
 
     # What the model says
 
-    def _receive_text(self, event: TextDelta, out: list[Event]) -> None:
-        round_began = not self._round.text
-        self._round.text.append(event.text)
-        if not self._formatted:
-            return  # this text is not the answer: the final, formatted request is still to come
-        if round_began and not (self._last_text[-1].isspace() or event.text[0].isspace()):
-            event = TextDelta("\n\n" + event.text, ("\n\n" + event.cut[0], *event.cut[1:]))
-        self._last_text = event.text
-        out.append(event)
+    def _set_off(self, event: TextDelta) -> TextDelta:
+        """The first text of a round, behind that of the round before."""
+        if self._last_text[-1].isspace() or event.text[0].isspace():
+            return event
+        return TextDelta("\n\n" + event.text, ("\n\n" + event.cut[0], *event.cut[1:]))
 
     def _receive_thought(self, event: ReasoningDelta, out: list[Event]) -> None:
         if event.echoed:
@@ -385,7 +388,6 @@ def _result_message(call_id: str, text: str) -> dict[str, Any]:
 
 
 _RECEIVERS: dict[type, Callable[[ToolLoop, Any, list[Event]], None]] = {
-    TextDelta: ToolLoop._receive_text,
     ToolCallDelta: ToolLoop._receive_call,
     ReasoningDelta: ToolLoop._receive_thought,
     UsageSeen: ToolLoop._receive_usage,

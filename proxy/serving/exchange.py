@@ -45,12 +45,10 @@ class LastPiece:
     def __init__(self) -> None:
         self._sent = SENT
 
-    @property
-    def is_taken(self) -> bool:
-        return self._sent is SENT
-
-    def send(self, sent: Awaitable[None]) -> None:
+    def send(self, sent: Awaitable[None]) -> bool:
+        """Whether it is taken."""
         self._sent = sent
+        return sent is SENT
 
     async def taken(self) -> None:
         sent, self._sent = self._sent, SENT
@@ -58,7 +56,7 @@ class LastPiece:
 
     def drop(self) -> None:
         """Nobody waits for it any more."""
-        if not self.is_taken and isinstance(self._sent, Coroutine):
+        if isinstance(self._sent, Coroutine):
             self._sent.close()
 
 

@@ -158,8 +158,7 @@ class ForwardedAnswer:
         self._tail += data
         if len(self._tail) > 4 * _TAIL:  # now and then, because cutting it costs more than letting it grow
             del self._tail[:-_TAIL]
-        self._last.send(self._send({"type": "http.response.body", "body": data, "more_body": True}))
-        return self._last.is_taken
+        return self._last.send(self._send({"type": "http.response.body", "body": data, "more_body": True}))
 
     async def _start(self, reply: Reply) -> None:
         self._started = True

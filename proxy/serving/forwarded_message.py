@@ -69,8 +69,8 @@ class StreamedMessage(StreamedAnswer, ForwardedMessage):
     def _take(self, data: bytes) -> bool:
         """One read of the network. What may leave of it leaves at once."""
         self._note_piece(data)
-        self._last.send(self._write(self._frames.feed(data)))
-        return self._last.is_taken and not self._frames.over
+        taken = self._last.send(self._write(self._frames.feed(data)))
+        return taken and not self._frames.over
 
     def _write(self, out: bytes) -> Awaitable[None]:
         frames, stream = self._frames, self._out

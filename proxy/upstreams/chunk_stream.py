@@ -27,13 +27,22 @@ class ChunkStream:
         self._reader = reader
         self._decoder = SSEDecoder()
         self._alike = AlikeChunks()
+        self._plain: tuple[bytes, Event] | None = (
+            None  # a chunk with nothing but text, of which nothing was learned yet
+        )
 
     def feed(self, data: bytes) -> list[Event]:
         reader, decoder, alike = self._reader, self._decoder, self._alike
+        if self._plain is not None:
+            self._learn(*self._plain)
+        if not decoder.rest and not reader.over and (piece := alike.only(data)):
+            return [TextDelta(piece)]
         out: list[Event] = []
         at = 0
         while at < len(data) and not reader.over:
-            if alike.before and not decoder.holds:
+            if self._plain is not None:
+                self._learn(*self._plain)
+            if alike.before and not decoder.rest:
                 pieces, at = alike.take(data, at)
                 if len(pieces) == 1:
                     out.append(TextDelta(pieces[0]))
@@ -47,9 +56,14 @@ class ChunkStream:
             payloads = decoder.feed(part)
             events, plain = reader.feed_noting(payloads)
             if plain:
-                alike.learn(payloads[0], events[-1])
+                self._plain = payloads[0], events[-1]
             out += events
         return out
+
+    def _learn(self, payload: bytes, read: Event) -> None:
+        """Not before the next one comes: somebody waits for the first words of an answer."""
+        self._alike.learn(payload, read)
+        self._plain = None
 
     def flush(self) -> list[Event]:
         return self._reader.flush(self._decoder.flush())
@@ -70,6 +84,7 @@ class AlikeChunks:
         self.before = b""  # nothing: none was read yet that is like many
         self._behind = b""
         self._between = b""  # from the end of a piece to the beginning of the next
+        self._size = 0  # of all but the piece
         self._in_vain = 0
 
     def learn(self, payload: bytes, read: Event) -> None:
@@ -83,8 +98,25 @@ class AlikeChunks:
                 continue
             self.before, self._behind = b"data: " + payload[:begin], payload[end:] + b"\n\n"
             self._between = self._behind + self.before
+            self._size = len(self._between)
             self._in_vain += 1  # until it has been of use
             return
+
+    def only(self, data: bytes) -> str:
+        """The piece of the one chunk that these bytes are, if it is cut from it; else nothing. Most network reads hold
+        one: a model writes more slowly than the network carries."""
+        if not 0 < len(data) - self._size < self._size:  # as long as two of them, or longer
+            return ""
+        before, behind = self.before, self._behind
+        begin, end = len(before), len(data) - len(behind)
+        if data[:begin] != before or data[end:] != behind:  # by calls of methods it would take three times as long
+            return ""
+        try:
+            piece: str = orjson.loads(data[begin - 1 : end + 1])  # with the marks around it
+        except orjson.JSONDecodeError:
+            return ""
+        self._in_vain = 0
+        return piece
 
     def take(self, data: bytes, start: int) -> tuple[list[str], int]:
         """The pieces of the chunks that begin here and are cut from it, and where they end."""

@@ -62,10 +62,14 @@ class AnswerEvents:
         if self._over or self._response is None:
             return
 
+        counted, read, reader = self._answer.counted, self._stream.feed, self._reader
+
         def take_bytes(data: bytes) -> bool:
-            events = self._read(self._answer.counted(data))
-            wanted = take(events) if events else True
-            return wanted and not self._over
+            events = read(counted(data))
+            if reader.over:
+                take(self._last(events))
+                return False
+            return take(events) if events else True
 
         try:
             stopped = await self._response.feed(take_bytes, self._idle)
@@ -108,10 +112,11 @@ class AnswerEvents:
         if not data:
             return self._ended(self._dressed(self._stream.flush()))
         events = self._stream.feed(data)
-        if self._reader.over:
-            self._over = True
-            return self._dressed(events)
-        return events
+        return self._last(events) if self._reader.over else events
+
+    def _last(self, events: list[Event]) -> list[Event]:
+        self._over = True
+        return self._dressed(events)
 
     def _ended(self, last: list[Event]) -> list[Event]:
         """Nothing more is read."""

@@ -24,19 +24,14 @@ class SSEDecoder:
 
     def __init__(self, limit: int = 1_000_000) -> None:
         self._limit = limit
-        self._rest = b""
+        self.rest = b""  # of an event that has begun and is not whole
         self._started = False
 
-    @property
-    def holds(self) -> bool:
-        """Has an event begun that is not whole?"""
-        return bool(self._rest)
-
     def feed(self, data: bytes) -> list[bytes]:
-        data = self._rest + data
+        data = self.rest + data
         if not self._started:
             if len(data) < 3 and b"\xef\xbb\xbf".startswith(data):
-                self._rest = data
+                self.rest = data
                 return []
             data = data.removeprefix(b"\xef\xbb\xbf")
             self._started = True
@@ -44,8 +39,8 @@ class SSEDecoder:
             # A CR at the very end may be half of a CRLF: it waits for the next bytes.
             held = b"\r" if data.endswith(b"\r") else b""
             data = data.removesuffix(held).replace(b"\r\n", b"\n").replace(b"\r", b"\n") + held
-        *blocks, self._rest = data.split(b"\n\n")
-        if len(self._rest) > self._limit:
+        *blocks, self.rest = data.split(b"\n\n")
+        if len(self.rest) > self._limit:
             raise EventTooLong
         payloads = []
         for block in blocks:
@@ -56,7 +51,7 @@ class SSEDecoder:
 
     def flush(self) -> list[bytes]:
         """What stands unterminated at the end. The spec drops it; servers that forget the last blank line exist."""
-        block, self._rest = self._rest, b""
+        block, self.rest = self.rest, b""
         payload = payload_of(block.replace(b"\r", b"\n"))
         return [payload] if payload is not None else []
 
