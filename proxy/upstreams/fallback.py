@@ -21,6 +21,7 @@ from ..values.events import (
     Event,
     EventBatches,
     Failed,
+    Feed,
     Finished,
     Replan,
     TakeBatch,
@@ -225,15 +226,17 @@ class Attempts:
     """The batches of one question, over as many attempts as it takes. Until the model has spoken each is looked at;
     from then on nothing stands between its client and the loop, because every piece of an answer passes here."""
 
-    __slots__ = ("_batches", "_body", "_early", "_known_tools", "_next", "_passes", "_plan")
+    __slots__ = ("_batches", "_begun", "_body", "_early", "_known_tools", "_next", "_passes", "_plan", "_unseen")
 
     def __init__(self, plan: FallbackPlan, body: dict[str, Any], known_tools: Sequence[Any] | None) -> None:
         self._plan = plan
         self._body = body
         self._known_tools = known_tools
         self._early: list[Event] = []  # what came before the first content and is held
+        self._unseen: list[Event] = []  # what was fed and is to be looked at
         self._batches = plan.ask(body, known_tools)
         self._next: Callable[[], Awaitable[list[Event]]] = self._look
+        self._begun = False  # was `Begun` handed on, and nothing behind it?
         self._passes = False  # does nothing have to be looked at any more?
 
     def __aiter__(self) -> Self:
@@ -243,8 +246,28 @@ class Attempts:
         return self._next()
 
     async def feed(self, take: TakeBatch) -> None:
-        if self._passes and (feed := feed_of(self._batches)):
-            await feed(take)
+        feed = feed_of(self._batches)
+        if feed is None or not (self._passes or await self._feed_first(feed, take)):
+            return
+        await feed(take)
+
+    async def _feed_first(self, feed: Feed, take: TakeBatch) -> bool:
+        """The first content behind `Begun`; or a failure in its place, which is to be looked at. Whether `take` wants
+        what comes behind it."""
+        wanted = False
+
+        def take_first(batch: list[Event]) -> bool:
+            nonlocal wanted
+            if type(batch[-1]) is Failed:
+                self._unseen = batch
+            else:
+                self._pass()
+                wanted = take(batch)
+            return False
+
+        if self._begun:
+            await feed(take_first)
+        return wanted
 
     def aclose(self) -> Awaitable[None]:
         return self._batches.aclose()
@@ -254,14 +277,15 @@ class Attempts:
         plan = self._plan
         while True:
             try:
-                self._early += await self._batches.__anext__()
+                self._early += self._unseen or await self._batches.__anext__()
             except StopAsyncIteration:
                 return self._hand_on()
+            self._unseen = []
             last = self._early[-1]
             if isinstance(last, Begun):
                 if not plan.settled:  # it may be another one's answer yet
                     continue
-                early, self._early = self._early, []
+                early, self._early, self._begun = self._early, [], True
                 return early
             if not isinstance(last, Failed):
                 plan.settled = plan.settled or not isinstance(last, Replan)
@@ -285,10 +309,13 @@ class Attempts:
 
     def _hand_on(self) -> list[Event]:
         """What was held; what comes behind it passes."""
-        self._next, self._passes = self._batches.__anext__, True
+        self._pass()
         if not self._early:
             raise StopAsyncIteration
         return self._early
+
+    def _pass(self) -> None:
+        self._next, self._passes = self._batches.__anext__, True
 
 
 def _is_servers_trouble(status: int) -> bool:

@@ -47,6 +47,24 @@ def test_death_in_the_second_round(proxy: Groundwire, model: ModelServer, troubl
     assert len(re.findall(r"library:", line)) == 1, "no search is paid twice"
 
 
+ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n'
+BUSY_EVENT = b'data: {"error":{"message":"busy","code":503}}\n\n'
+
+
+@fault(39)
+@pytest.mark.parametrize("rest", [b"", BUSY_EVENT], ids=["an end", "an error"])
+def test_death_behind_a_beginning_that_the_client_has_seen(proxy: Groundwire, model: ModelServer, rest: bytes) -> None:
+    """The client knows by then that there is an answer, and nothing of what it says."""
+    half = Turn(pieces=lambda: [ROLE, 0.1, rest], content_type="text/event-stream")
+    model.script(half, half, text("Blue", "."))
+    answer = ask(proxy, SEARCHED, stream=True)
+    assert re.findall(r'"content":"([^"]+)"', answer.text) == ["Blue", "."]
+    assert answer.text.count('"role":"assistant"') == 1
+    assert answer.text.endswith("data: [DONE]\n\n")
+    assert len(model.requests) == 3
+    assert " retries=2 " in ended(proxy, answer)
+
+
 @fault(39)
 def test_two_in_all_and_not_for_each_round(proxy: Groundwire, model: ModelServer) -> None:
     model.script(BUSY, SEARCH, BUSY, BUSY, text("Never said."))
