@@ -55,7 +55,9 @@ class JournalStream:
     async def hold(self, data: bytes) -> None:
         await self.write(data)
 
-    async def close(self) -> None: ...
+    async def end(self, last: bytes) -> None:
+        if last:
+            await self.write(last)
 
     def stop(self) -> None: ...
 

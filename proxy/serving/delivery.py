@@ -81,11 +81,14 @@ class AnswerStream(Protocol):
     @property
     def started(self) -> bool: ...
 
+    @property
+    def ended(self) -> bool: ...
+
     def write(self, data: bytes) -> Awaitable[None]: ...
 
     def hold(self, data: bytes) -> Awaitable[None]: ...
 
-    async def close(self) -> None: ...
+    async def end(self, last: bytes) -> None: ...
 
     def stop(self) -> None: ...
 
@@ -149,7 +152,7 @@ class _Outgoing:
         except asyncio.CancelledError:
             if self._stopping() and stream.started:
                 await self._send_failure(stream, shutting_down())
-                await stream.close()
+                await stream.end(b"")
             raise
         except Exception:  # a fault of ours after the stream has begun: even that is said, never cut off silently
             if not stream.started:
@@ -160,27 +163,25 @@ class _Outgoing:
             stream.stop()
             self._last.drop()
             await events.aclose()
-        await stream.close()
+        await stream.end(b"")
 
     async def _send_batch(self, stream: AnswerStream, batch: list[Event]) -> bool:
         """Whether there is a stream: no, if nothing was sent yet and this is a failure."""
         self._telling.see(batch)
         if not stream.started and not await self._may_start(stream, batch):
             return False
-        over = type(batch[-1]) is Finished
-        data = await self._writer.end(batch) if over else self._writer.feed(batch)
-        if data:
-            await (stream.hold(data) if self._before_model else stream.write(data))
-        if over:
+        if type(batch[-1]) is Finished:
+            await stream.end(await self._writer.end(batch))  # whatever is still to be done: the client has it all
             self._context.observer.succeed()
+        elif data := self._writer.feed(batch):
+            await (stream.hold(data) if self._before_model else stream.write(data))
         return True
 
     def _take(self, stream: AnswerStream, batch: list[Event]) -> bool:
         """Sends what has come in this very moment. Whether it is taken: if not, that is to be awaited."""
         self._telling.see(batch)
-        if data := self._writer.feed(batch):
-            self._last.send(stream.write(data))
-        return self._last.is_taken
+        data = self._writer.feed(batch)
+        return self._last.send(stream.write(data)) if data else True
 
     async def _may_start(self, stream: AnswerStream, batch: list[Event]) -> bool:
         """What comes first decides: a failure is an answer of its own. It is sent, and then there is no stream."""
@@ -199,6 +200,8 @@ class _Outgoing:
 
     async def _send_failure(self, stream: AnswerStream, failed: Failed) -> bool:
         """As an event where the stream has begun; else as an answer of its own, and then all is said."""
+        if stream.ended:
+            return True
         self._telling.see([failed])
         if stream.started:
             await stream.write(self._writer.feed([failed]))
@@ -280,6 +283,7 @@ class EventStream:
         self._inside_frame = False
         self._held = b""
         self.started = False
+        self.ended = False
 
     async def hold(self, data: bytes) -> None:
         """To be sent when the stream starts, which it does not do for this."""
@@ -320,14 +324,16 @@ class EventStream:
     async def ping(self) -> None:
         await self.write(b"" if self._held else self._ping_bytes)
 
-    async def end(self, last_words: bytes) -> None:
-        """Closes it with an error event."""
-        await self.write(last_words)
-        await self.close()
-
-    async def close(self) -> None:
+    async def end(self, last: bytes) -> None:
+        """Nothing comes behind this. It is one message with the end, if possible: for two the client waits longer."""
+        if self.ended:
+            return
+        if not self.started or self._held or self._inside_frame or len(last) > _PART:
+            await self._write_more(last)
+            last = b""
         self.stop()
-        await self._send({"type": "http.response.body", "body": b""})
+        await self._send({"type": "http.response.body", "body": last})
+        self.ended = True
 
     def stop(self) -> None:
         """No more pings; whatever else happens to this answer."""

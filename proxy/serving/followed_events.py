@@ -41,8 +41,6 @@ async def send_events(stream: EventStream, events: AsyncGenerator[bytes, None]) 
         async with aclosing(events):
             async for frames in events:
                 await stream.write(frames)
-        if not stream.started:
-            await stream.write(b"")  # a stream without events is one too
-        await stream.close()
+        await stream.end(b"")
     finally:
         stream.stop()

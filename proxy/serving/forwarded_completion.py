@@ -88,14 +88,14 @@ class StreamedCompletion(StreamedAnswer, ForwardedCompletion):
         """One read of the network. What may leave of it leaves at once."""
         events = self._events
         self._note_piece(data)
-        out = events.feed(data)
+        out, taken = events.feed(data), True
         if not self._content_told:
             if events.content_began:
                 self._tell_content()
-            self._last.send(self._write(out))
+            taken = self._last.send(self._write(out))
         elif out:  # from now on there is nothing to decide
-            self._last.send(self._out.write(out))
-        return self._last.is_taken and not events.over
+            taken = self._last.send(self._out.write(out))
+        return taken and not events.over
 
     def _write(self, out: bytes) -> Awaitable[None]:
         if self._early:
@@ -130,7 +130,7 @@ class StreamedCompletion(StreamedAnswer, ForwardedCompletion):
         await self._out.write(encode(json.dumps(chunk, separators=(",", ":")).encode()) + DONE)
         self._note_piece(body)
         self._note_end(reply.status)
-        await self._out.close()
+        await self._out.end(b"")
         return None
 
     def _counted(self) -> Mapping[str, Any]:
