@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..callers.caller import Caller
 from ..callers.keys import ClientKeys, Identity
@@ -36,6 +37,8 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 compared with, not bound
 _HOST = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::[0-9]*)?")
 _OF_TRACE = frozenset({b"traceparent", b"tracestate"})
+_TOLD_WITHIN = 0.02  # seconds from the end of a request until those who watch hear of it
+_MOST_UNTOLD = 64  # requests: to tell of more at once would keep others waiting
 _UPLOADS = ("/v1/audio/", "/v1/images/")  # where OpenAI's own API takes forms
 
 Headers = dict[bytes, list[bytes]]
@@ -71,14 +74,17 @@ class Edge:
         self._origins = ListedOrigins(server.cors) if server.cors else None
         self._under_way: set[asyncio.Task[None]] = set()
         self._over: list[Observer] = []  # requests of whose end nobody was told yet
+        self._telling: asyncio.TimerHandle | None = None
         self.draining = False
         self.stopping = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
-                await self._app(scope, receive, send)
+                await self._app(scope, partial(self._told, receive), send)
             return
+        if self._over and scope["method"] == "GET":  # it may ask about those that have ended
+            self.tell_ends()
         arrival = self._arrival(scope, send)
         loop = asyncio.get_running_loop()
         task = asyncio.current_task(loop)
@@ -106,17 +112,28 @@ class Edge:
             self._end(arrival.observer, loop)
 
     def _end(self, observer: Observer, loop: asyncio.AbstractEventLoop) -> None:
-        """Whoever watches hears of all that end in one round of the loop together, before the next round: one after the
-        other they cost a third of what each costs alone, and no answer waits for it."""
+        """Whoever watches hears a little later of many together: one after the other they cost a third of what each
+        costs alone, and a client that asks again as soon as it has its answer does not wait for it."""
         observer.stop()
         if not self._over:
-            loop.call_soon(self._tell_ends)
+            self._telling = loop.call_later(_TOLD_WITHIN, self.tell_ends)
         self._over.append(observer)
+        if len(self._over) >= _MOST_UNTOLD:
+            self.tell_ends()
 
-    def _tell_ends(self) -> None:
+    def tell_ends(self) -> None:
+        """Now, and not a little later."""
         over, self._over = self._over, []
+        if self._telling is not None:
+            self._telling.cancel()
         for observer in over:
             observer.tell_end()
+
+    async def _told(self, receive: Receive) -> Message:
+        """Before the end of all, whoever watches has heard of every request."""
+        message = await receive()
+        self.tell_ends()
+        return message
 
     def _arrival(self, scope: Scope, send: Send) -> Arrival:
         head = head_of(scope)
@@ -183,7 +200,7 @@ class Edge:
         """Where the caller stands with its limits; refuses what is beyond them."""
         if self._limiter is None:
             return
-        self._tell_ends()  # what they cost counts: this one may have waited for one of them on its connection
+        self.tell_ends()  # what they cost counts: this one may have waited for one of them on its connection
         scope = arrival.scope
         path = search_engine_clients.known_path(scope)
         standing = await self._limiter.admit(limits, scope["method"], path, arrival.dialect.name)

@@ -159,6 +159,11 @@ class Observer:
     def seconds(self) -> float:
         return (self.ended or time.perf_counter()) - self.began
 
+    @property
+    def ended_at(self) -> float:
+        """In the world's time. Listeners hear of it a little later."""
+        return time.time() - (time.perf_counter() - self.ended if self.ended else 0.0)
+
 
 def _outcome_of(status: int) -> str:
     """Where nobody said how it ended, the status does."""

@@ -4,7 +4,6 @@ that may be kept. Handed its observer; hands on a row for lists and its steps, m
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -47,7 +46,7 @@ class Recording:
 
     def __init__(self, request: Observer, contents: bool) -> None:
         self.id = request.id
-        self.ended = time.time()
+        self.ended = request.ended_at
         self._contents = contents
         self._key = request.caller
         self._dialect = request.dialect

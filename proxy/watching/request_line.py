@@ -29,7 +29,7 @@ Contents = Sequence[Mapping[str, str]]
 def text_line(request: Observer, contents: Contents) -> str:
     summary = request.summary
     asked = _words(request.method, request.path[:_MORE])
-    words = [f"{_clock(int(time.time()))} {asked} {request.status or '-'} seconds={request.seconds:.3f}"]
+    words = [f"{_clock(int(request.ended_at))} {asked} {request.status or '-'} seconds={request.seconds:.3f}"]
     if summary.queued or summary.first_content:
         words += _pairs(_waits(summary))
     if names := _names_text(request.caller, summary.model[:_MORE], summary.upstream, summary.search, summary.reason):
@@ -46,7 +46,7 @@ def text_line(request: Observer, contents: Contents) -> str:
 def json_line(request: Observer, contents: Contents) -> str:
     summary = request.summary
     facts = {
-        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "time": datetime.fromtimestamp(request.ended_at, UTC).isoformat(timespec="milliseconds"),
         "level": "info",
         "method": request.method,
         "path": printable(request.path, LONGEST_NAME),

@@ -83,7 +83,7 @@ class _Trace:
     def __init__(self, tracer: Tracer, request: Observer, *, contents: bool) -> None:
         self._tracer = tracer
         self._contents = contents
-        self._began = request.began
+        self._watched = request
         self._start = time.time_ns() - round((time.perf_counter() - request.began) * _SECOND)
         parent = _PROPAGATOR.extract(request.trace_headers, Context())
         self._request = tracer.start_span(request.method, parent, SpanKind.SERVER, start_time=self._start)
@@ -207,8 +207,8 @@ class _Trace:
         span.end(now or self._now())
 
     def _now(self) -> int:
-        """By the clock that never goes back, so that no span ends before it began."""
-        return self._start + round((time.perf_counter() - self._began) * _SECOND)
+        """By the clock that never goes back, so that no span ends before it began; nor after its request."""
+        return self._start + round(self._watched.seconds * _SECOND)
 
 
 class _RunningTool:

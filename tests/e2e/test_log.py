@@ -232,7 +232,7 @@ async def test_a_crash_of_ours(sent: bool) -> None:
         await crash
         assert answered.get_nowait()["status"] == 500
         assert json.loads(answered.get_nowait()["body"])["error"]["code"] == "internal_error"
-    await asyncio.sleep(0)  # whoever watches is told in the next round of the loop
+    edge.tell_ends()
     (said,) = lines
     assert f" GET /v1/x {200 if sent else 500} " in said
     assert " outcome=internal_error " in said
@@ -255,6 +255,7 @@ async def test_an_answer_that_the_end_of_the_server_cuts_off() -> None:
     await begun.wait()
     edge.stop_now()
     await answering
+    edge.tell_ends()
     assert " 200 " in lines[0]
     assert " outcome=shutting_down " in lines[0]
 

@@ -129,6 +129,7 @@ async def _talk(pieces: Iterable[bytes], listeners: Sequence[Listener], server: 
     await _settle(state)
     assert not state.tasks
     assert not len(others)
+    connection.config.app.tell_ends()  # type: ignore[union-attr]
     return Heard(_answers(_ID.sub(b"req", transport.sent)), closed, held)
 
 
