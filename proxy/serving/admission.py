@@ -21,6 +21,7 @@ from ..context import RequestContext, context_of
 from ..values.errors import RequestError, overloaded, refuse, too_many
 from ..values.response_paths import is_about_stored_response
 from ..watching.steps import Queued
+from .pieces import Write, writer_behind
 from .turns import Turns
 
 NextTurn = Callable[[], Awaitable[None]]
@@ -112,20 +113,28 @@ class Admission:
 class _SendingInTurn:
     """The way out for a request that is under way. `line` is its caller's."""
 
-    __slots__ = ("_line", "_send", "_turns")
+    __slots__ = ("_line", "_send", "_turns", "_write")
 
     def __init__(self, turns: Turns, line: str, send: Send) -> None:
         self._turns = turns
         self._line = line
         self._send = send
+        self._write: Write  # of a stream
 
     def send(self, message: Message) -> Awaitable[None]:
         if message.get("more_body") and not self._turns.open():  # one caller's streams must not keep others waiting
-            return self._send_and_wait(message)
+            return self._send_and_wait(partial(self._send, message))
         return self._send(message)
 
-    async def _send_and_wait(self, message: Message) -> None:
-        await self._send(message)
+    def writer(self) -> Write:
+        self._write = writer_behind(self._send)
+        return self._write_in_turn
+
+    def _write_in_turn(self, piece: bytes) -> Awaitable[None]:
+        return self._write(piece) if self._turns.open() else self._send_and_wait(partial(self._write, piece))
+
+    async def _send_and_wait(self, send: Callable[[], Awaitable[None]]) -> None:
+        await send()
         await self._turns.go_on(self._line)
 
 

@@ -19,6 +19,7 @@ from ..watching.contents import printable
 from ..watching.observer import Observer
 from . import cors
 from .delivery import send_failure
+from .pieces import Write, message_writer, writer_behind
 from .request_head import RequestHead
 
 log = logging.getLogger("groundwire")
@@ -71,6 +72,10 @@ class Arrival:
         if self.observer.transcript is not None:
             self.observer.transcript.send(message)
         return self._send(message)
+
+    def writer(self) -> Write:
+        """What a transcript is kept of comes by message."""
+        return writer_behind(self._send) if self.observer.transcript is None else message_writer(self.send)
 
     def _marked(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         if self._hides_limits:  # ours in place of the upstream's

@@ -32,7 +32,8 @@ from ..values.events import (
 from ..values.request import SEARCH_HEADER
 from ..values.sse import PING
 from ..watching.observer import Observer
-from .exchange import LastPiece, exchange_behind
+from .exchange import exchange_behind
+from .pieces import LastPiece, writer_behind
 from .telling import AnswerTelling
 
 log = logging.getLogger("groundwire")
@@ -273,6 +274,7 @@ class EventStream:
         every: float = PING_EVERY,
     ) -> None:
         self._send = send
+        self._send_piece = writer_behind(send)
         self._ping_bytes = ping
         self._first, self._every = first, every
         self.headers = {**_STREAM_HEADERS, **headers}  # may change until the first write
@@ -297,7 +299,7 @@ class EventStream:
         self._quiet_since = self._loop.time()
         if not self.started or self._inside_frame or len(data) > _PART:
             return self._write_more(data)
-        return self._send({"type": "http.response.body", "body": data, "more_body": True})
+        return self._send_piece(data)
 
     async def _write_more(self, data: bytes) -> None:
         """What is to be sent before it goes along, and what is large goes in parts."""
@@ -309,7 +311,7 @@ class EventStream:
         if len(data) > _PART:
             await self._write_parts(data)
         else:
-            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+            await self._send_piece(data)
 
     async def _write_parts(self, data: bytes) -> None:
         """Large pieces in parts, or a client that takes nothing would have a copy of all of it. No ping may stand
@@ -318,7 +320,7 @@ class EventStream:
             await asyncio.wait({self._ping})
         self._inside_frame = True
         for at in range(0, len(data), _PART):
-            await self._send({"type": "http.response.body", "body": data[at : at + _PART], "more_body": True})
+            await self._send_piece(data[at : at + _PART])
         self._inside_frame = False
 
     async def ping(self) -> None:

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import cast
+from collections.abc import Awaitable, Callable, Iterable
 
 from starlette.types import ASGIApp, Message, Receive, Scope
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
@@ -17,6 +16,7 @@ from uvicorn.server import ServerState
 from ..values.errors import RequestError
 from ..values.events import Failed
 from .early_start import start_now
+from .pieces import SENT, Write, as_message
 
 log = logging.getLogger("groundwire")
 
@@ -26,38 +26,6 @@ _CLOSE, _CHUNKED = (b"connection", b"close"), (b"transfer-encoding", b"chunked")
 _BODILESS = (204, 304)
 _STREAM = b'"stream"'  # in a body that asks for one, in every dialect; or that says it wants none
 _CRASH = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"21"), (b"connection", b"close")]
-
-
-class _Sent(tuple[()]):
-    """Has been done: to await it takes no time, and no call of a function in Python."""
-
-    __await__ = tuple.__iter__
-
-
-SENT = cast(Awaitable[None], _Sent())
-
-
-class LastPiece:
-    """The piece of an answer that was sent last, which the client may not have taken yet."""
-
-    __slots__ = ("_sent",)
-
-    def __init__(self) -> None:
-        self._sent = SENT
-
-    def send(self, sent: Awaitable[None]) -> bool:
-        """Whether it is taken."""
-        self._sent = sent
-        return sent is SENT
-
-    async def taken(self) -> None:
-        sent, self._sent = self._sent, SENT
-        await sent
-
-    def drop(self) -> None:
-        """Nobody waits for it any more."""
-        if isinstance(self._sent, Coroutine):
-            self._sent.close()
 
 
 class Outlet:
@@ -274,6 +242,18 @@ class Exchange:
             self._put(message.get("body", b""), last=not message.get("more_body"))
         else:
             raise RuntimeError(f"an answer cannot go on with {message['type']}")
+        return SENT
+
+    def writer(self) -> Write:
+        return self._write
+
+    def _write(self, piece: bytes) -> Awaitable[None]:
+        """A piece of a body that goes on."""
+        if self.disconnected:
+            return SENT
+        if self._flow.write_paused or not self.response_started or self.response_complete:
+            return self.send(as_message(piece))
+        self._put(piece, last=False)
         return SENT
 
     async def _send_later(self, message: Message) -> None:

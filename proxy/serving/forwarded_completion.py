@@ -21,10 +21,10 @@ from ..values.events import Event, Failed, UsageSeen
 from ..values.first_bytes import is_json, is_markup
 from ..values.sse import DONE, EventTooLong, SSEDecoder, encode
 from .delivery import EventStream, send_body
-from .exchange import SENT
 from .forwarded_answer import ForwardedAnswer, ForwardedRequest, Refusal, gathered
 from .forwarded_json import NO_JSON, as_chunk, error_in, is_utf8, parsed, replaced, usage_in
 from .forwarded_stream import ForwardedStream
+from .pieces import SENT
 from .streamed_answer import MOST_EARLY, StreamedAnswer, as_stream
 
 _LOOKED_AT = 65_536  # bytes of a whole answer that are awaited before it is sent: no error is longer

@@ -15,10 +15,10 @@ from ..upstreams.fallback import FallbackPlan
 from ..upstreams.transport import Broken, Reply
 from ..values.errors import failure, truncated
 from .delivery import EventStream
-from .exchange import SENT
 from .forwarded_answer import ForwardedAnswer, ForwardedRequest, Refusal
 from .forwarded_json import parsed
 from .message_frames import MessageFrames
+from .pieces import SENT
 from .streamed_answer import MOST_EARLY, StreamedAnswer, as_stream
 
 _CACHED = ("cache_read_input_tokens", "cache_creation_input_tokens")
