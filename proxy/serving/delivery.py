@@ -33,7 +33,7 @@ from ..values.request import SEARCH_HEADER
 from ..values.sse import PING
 from ..watching.observer import Observer
 from .exchange import exchange_behind
-from .pieces import LastPiece, writer_behind
+from .pieces import SENT, LastPiece, writer_behind
 from .telling import AnswerTelling
 
 log = logging.getLogger("groundwire")
@@ -182,7 +182,8 @@ class _Outgoing:
         """Sends what has come in this very moment. Whether it is taken: if not, that is to be awaited."""
         self._telling.see(batch)
         data = self._writer.feed(batch)
-        return self._last.send(stream.write(data)) if data else True
+        sent = stream.write(data) if data else SENT
+        return sent is SENT or self._last.send(sent)
 
     async def _may_start(self, stream: AnswerStream, batch: list[Event]) -> bool:
         """What comes first decides: a failure is an answer of its own. It is sent, and then there is no stream."""

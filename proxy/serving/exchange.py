@@ -22,6 +22,7 @@ log = logging.getLogger("groundwire")
 
 _TEXT = bytes([0x09, *range(0x20, 0x7F), *range(0x80, 0x100)])  # what a line of a head may hold
 _as_line = b"%b: %b\r\n".__mod__  # of a pair, its name and its value
+_CHUNK = b"%x\r\n%b\r\n"
 _CLOSE, _CHUNKED = (b"connection", b"close"), (b"transfer-encoding", b"chunked")
 _BODILESS = (204, 304)
 _STREAM = b'"stream"'  # in a body that asks for one, in every dialect; or that says it wants none
@@ -248,12 +249,11 @@ class Exchange:
         return self._write
 
     def _write(self, piece: bytes) -> Awaitable[None]:
-        """A piece of a body that goes on."""
-        if self.disconnected:
-            return SENT
-        if self._flow.write_paused or not self.response_started or self.response_complete:
+        """A piece of a body that goes on. Nearly always it is the next chunk of one that has begun, and can leave."""
+        if not self._chunked or self._head or self._flow.write_paused or self.disconnected or self.response_complete:
             return self.send(as_message(piece))
-        self._put(piece, last=False)
+        if piece:
+            self._outlet.write(_CHUNK % (len(piece), piece))
         return SENT
 
     async def _send_later(self, message: Message) -> None:
@@ -289,7 +289,7 @@ class Exchange:
         if self.scope["method"] == "HEAD":
             framed = b""
         elif self._chunked:
-            framed = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+            framed = _CHUNK % (len(body), body) if body else b""
             if last:
                 framed += b"0\r\n\r\n"
         else:

@@ -12,6 +12,7 @@ import pytest
 from uvicorn.server import ServerState
 
 from proxy.serving.exchange import Exchange
+from proxy.serving.pieces import SENT
 
 START = "http.response.start"
 BODY = "http.response.body"
@@ -99,6 +100,60 @@ async def test_who_says_that_a_body_follows_asks_nothing_of_the_loop(wire: Wire)
     assert wire.written == []
     await exchange.send(body(b"Blue"))
     assert wire.written == [b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nBlue"]
+
+
+PIECES = [b"Bl", b"", b"ue", b"\r\n" * 40]
+
+
+@pytest.mark.parametrize("headers", [(), ((b"content-length", b"84"),)], ids=["chunked", "sized"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize("head_left", [False, True])
+async def test_a_piece_that_is_written_is_one_that_is_sent(
+    headers: tuple[tuple[bytes, bytes], ...], method: str, head_left: bool
+) -> None:
+    async def written(by_message: bool) -> bytes:
+        wire = Wire()
+        exchange = wire.exchange(method)
+        write = exchange.writer()
+        await exchange.send(head(200, *headers))
+        if head_left:
+            await asyncio.sleep(0)
+        for piece in PIECES:
+            sent = exchange.send(body(piece, more=True)) if by_message else write(piece)
+            assert sent is SENT
+        await exchange.send(body())
+        assert wire.completed == 1
+        return b"".join(wire.written)
+
+    assert await written(by_message=False) == await written(by_message=True)
+
+
+async def test_a_piece_waits_for_a_client_that_takes_none_and_is_nothing_to_one_that_left(wire: Wire) -> None:
+    exchange = wire.exchange()
+    write = exchange.writer()
+    await exchange.send(head(200, body_follows=True))
+    await write(b"one")
+    wire.write_paused = True
+    waits = asyncio.ensure_future(write(b"two"))
+    await asyncio.sleep(0)
+    assert b"two" not in b"".join(wire.written)
+    wire.drained.set()
+    await waits
+    assert b"".join(wire.written).endswith(b"3\r\none\r\n3\r\ntwo\r\n")
+    exchange.client_left()
+    assert write(b"three") is SENT
+    assert b"three" not in b"".join(wire.written)
+
+
+async def test_no_piece_is_written_before_the_head_or_behind_the_end(wire: Wire) -> None:
+    exchange = wire.exchange()
+    write = exchange.writer()
+    with pytest.raises(RuntimeError):
+        await write(b"early")
+    await exchange.send(head(200))
+    await exchange.send(body(b"Blue"))
+    with pytest.raises(RuntimeError):
+        await write(b"late")
 
 
 @pytest.mark.parametrize("status", [200, 204, 304])
