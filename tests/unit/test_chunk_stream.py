@@ -99,6 +99,26 @@ def test_the_events_are_those_of_each_chunk_read_alone(data: bytes) -> None:
     same(data)
 
 
+def behind_each_event(data: bytes) -> list[int]:
+    """Where the network cuts the answer of a model that writes more slowly than it carries."""
+    return [at + 2 for at in range(len(data) - 2) if data[at : at + 2] == b"\n\n"]
+
+
+@pytest.mark.parametrize("data", ODD)
+def test_so_they_are_where_each_comes_alone(data: bytes) -> None:
+    same(data, *behind_each_event(data))
+
+
+def test_a_chunk_that_comes_alone_is_cut_out_and_not_read_in_full() -> None:
+    reader = ChunkReader()
+    stream = ChunkStream(reader)
+    for piece in ("a", "b"):  # the first is read, and the pattern of the second
+        assert pieces_of(stream.feed(chunk({"content": piece}))) == [piece]
+    reader.feed_noting = None  # type: ignore[assignment, method-assign]
+    for piece in (" tok", "\n", '"', "é", "\u2028", "\\"):
+        assert pieces_of(stream.feed(chunk({"content": piece}))) == [piece]
+
+
 @pytest.mark.parametrize("data", ODD[:6] + ODD[11:13])
 def test_cut_at_every_place_they_are_the_same(data: bytes) -> None:
     for place in range(1, len(data)):
@@ -108,13 +128,16 @@ def test_cut_at_every_place_they_are_the_same(data: bytes) -> None:
 @given(st.lists(st.text(max_size=8), max_size=12), st.data())
 def test_any_pieces_in_any_cut(pieces: list[str], cutting: st.DataObject) -> None:
     data = answer(*pieces)
+    same(data, *behind_each_event(data))
     same(data, *sorted(cutting.draw(st.lists(st.integers(0, len(data)), max_size=4))))
 
 
 @given(st.lists(st.sampled_from([b"a", b'"', b"\\", b",", b'","', b'\\"', b"\\\\", b"]", b"\n", b"{}"]), max_size=6))
 def test_what_stands_inside_the_strings_cannot_end_them(inside: list[bytes]) -> None:
     odd = [chunk({"content": "c"}).replace(b'"c"', b'"' + part + b'"') for part in inside]
-    same(chunk({"content": "a"}) + chunk({"content": "b"}) + b"".join(odd) + chunk({"content": "z"}) + DONE)
+    data = chunk({"content": "a"}) + chunk({"content": "b"}) + b"".join(odd) + chunk({"content": "z"}) + DONE
+    same(data)
+    same(data, *behind_each_event(data))
 
 
 def test_calls_and_usage_are_read_between_runs() -> None:

@@ -12,6 +12,7 @@ names an offered tool, for example
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,8 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from proxy.upstreams import leaks
 from proxy.upstreams.leaks import LeakedCall, LeakReader
@@ -31,6 +34,24 @@ TOOLS: Mapping[str, Mapping[str, Any]] = {
 }
 MOST_HELD_IN_PROSE = 128  # of what turns out to be ordinary: an opener, a name and what was hoped to be arguments
 JSON = '{"name": "web_search", "arguments": {"query": "tides"}}'
+
+
+NAMES = ("web_search", "open_page", "9lives", "_x", "été")
+
+
+@given(st.text(alphabet=st.sampled_from(" \n(.-_/<[`~9éwopenb_xt́中"), max_size=12))
+@example(" tok")
+@example("web")
+@example(" (we")
+def test_a_piece_that_is_one_word_is_judged_as_all_others_are(text: str) -> None:
+    """By the end of it: nothing but that may be the beginning of a name."""
+    begins = any(name.startswith(text[at:]) for name in NAMES for at in range(len(text)) if not _in_word(text, at))
+    opens = any(sign in text for sign in "<[`~")
+    assert leaks._Special(NAMES).lacks(text) is not (begins or opens)
+
+
+def _in_word(text: str, at: int) -> bool:
+    return at > 0 and re.match(r"[\w.-]", text[at - 1]) is not None
 
 
 def pieces(text: str, size: int) -> list[str]:
