@@ -33,21 +33,23 @@ _VALGRIND = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--trace-chil
 
 @dataclass(frozen=True)
 class Work:
-    """`rounds` questions over each of `connections`; a chunk every `delay_us`, all that are ready together if 0."""
+    """`rounds` questions over each of `connections`; a chunk every `delay_us`, all that are ready together if 0. What a
+    first token costs is seen in a stream of one chunk (`word`)."""
 
     connections: int
     rounds: int
     streamed: bool = False
     delay_us: int = 0
     searched: bool = False
+    chunks: int = CHUNKS
 
     @property
     def settings(self) -> str:
-        return f"chunks={CHUNKS}&delay_us={self.delay_us}&rounds={int(self.searched)}&search_us=0&batch=1"
+        return f"chunks={self.chunks}&delay_us={self.delay_us}&rounds={int(self.searched)}&search_us=0&batch=1"
 
     @property
     def units(self) -> int:
-        return self.connections * self.rounds * (CHUNKS if self.streamed else 1)
+        return self.connections * self.rounds * (self.chunks if self.streamed else 1)
 
 
 WORK = {
@@ -56,6 +58,7 @@ WORK = {
     "burst": Work(8, 3, streamed=True),
     "paced": Work(4, 1, streamed=True, delay_us=50_000),
     "tooljson": Work(4, 4, searched=True),
+    "word": Work(1, 40, streamed=True, delay_us=50_000, chunks=1),
 }
 
 

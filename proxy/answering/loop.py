@@ -140,7 +140,7 @@ class ToolLoop:
     def receive(self, events: Sequence[Event]) -> list[Event]:
         out = [] if self._begun else self._begin_with(events[0])
         for event in events:
-            if type(event) is TextDelta:
+            if type(event) is TextDelta:  # nearly all there is, so not by a call of its own
                 said = self._round.text
                 said.append(event.text)
                 if self._formatted:  # else it is not the answer: the final, formatted request is still to come

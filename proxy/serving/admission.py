@@ -113,28 +113,27 @@ class Admission:
 class _SendingInTurn:
     """The way out for a request that is under way. `line` is its caller's."""
 
-    __slots__ = ("_line", "_send", "_turns", "_write")
+    __slots__ = ("_line", "_send", "_turns")
 
     def __init__(self, turns: Turns, line: str, send: Send) -> None:
         self._turns = turns
         self._line = line
         self._send = send
-        self._write: Write  # of a stream
 
     def send(self, message: Message) -> Awaitable[None]:
         if message.get("more_body") and not self._turns.open():  # one caller's streams must not keep others waiting
             return self._send_and_wait(partial(self._send, message))
         return self._send(message)
 
-    def writer(self) -> Write:
-        self._write = writer_behind(self._send)
-        return self._write_in_turn
+    def piece_writer(self) -> Write:
+        return partial(self._write, writer_behind(self._send))
 
-    def _write_in_turn(self, piece: bytes) -> Awaitable[None]:
-        return self._write(piece) if self._turns.open() else self._send_and_wait(partial(self._write, piece))
+    def _write(self, write: Write, piece: bytes) -> Awaitable[None]:
+        return write(piece) if self._turns.open() else self._send_and_wait(partial(write, piece))
 
-    async def _send_and_wait(self, send: Callable[[], Awaitable[None]]) -> None:
-        await send()
+    async def _send_and_wait(self, sending: Callable[[], Awaitable[None]]) -> None:
+        """`sending` is called here: of a piece that is dropped before, nothing may be left that nobody awaits."""
+        await sending()
         await self._turns.go_on(self._line)
 
 

@@ -27,7 +27,8 @@ from ..values.request import SEARCH_HEADER
 from .admission import next_turn_of
 from .background import Asking, BackgroundAnswers
 from .bodies import read_body
-from .delivery import Delivery, EventStream, while_connected
+from .delivery import Delivery, while_connected
+from .event_stream import EventStream
 from .forwarded_answer import ForwardedRequest
 from .forwarding import Forwarder
 from .trace import is_wanted, traced

@@ -73,8 +73,8 @@ class Arrival:
             self.observer.transcript.send(message)
         return self._send(message)
 
-    def writer(self) -> Write:
-        """What a transcript is kept of comes by message."""
+    def piece_writer(self) -> Write:
+        """A transcript reads messages: where one is kept, each piece is one."""
         return writer_behind(self._send) if self.observer.transcript is None else message_writer(self.send)
 
     def _marked(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

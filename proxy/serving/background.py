@@ -23,7 +23,8 @@ from ..values.events import EventBatches, Failed
 from ..values.request import SEARCH_HEADER
 from ..watching.observer import Observer
 from .admission import NextTurn
-from .delivery import Delivery, EventStream, send_json, while_connected
+from .delivery import Delivery, send_json, while_connected
+from .event_stream import EventStream
 from .followed_events import send_events
 
 log = logging.getLogger("groundwire")

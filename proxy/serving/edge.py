@@ -27,8 +27,8 @@ from ..watching.prices import NO_PRICES, PriceList
 from . import cors, search_engine_clients
 from .arrival import Arrival, new_request_id
 from .cors import ListedOrigins
-from .delivery import raw_headers
 from .page_route import is_page
+from .pieces import raw_headers
 from .refusal import refusal
 from .request_head import RawHeaders, head_of
 
@@ -74,14 +74,14 @@ class Edge:
         self._origins = ListedOrigins(server.cors) if server.cors else None
         self._under_way: set[asyncio.Task[None]] = set()
         self._over: list[Observer] = []  # requests of whose end nobody was told yet
-        self._telling: asyncio.TimerHandle | None = None
+        self._tell_timer: asyncio.TimerHandle | None = None
         self.draining = False
         self.stopping = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
-                await self._app(scope, partial(self._told, receive), send)
+                await self._app(scope, partial(self._receive_and_tell, receive), send)
             return
         if self._over and scope["method"] == "GET":  # it may ask about those that have ended
             self.tell_ends()
@@ -116,21 +116,21 @@ class Edge:
         costs alone, and a client that asks again as soon as it has its answer does not wait for it."""
         observer.stop()
         if not self._over:
-            self._telling = loop.call_later(_TOLD_WITHIN, self.tell_ends)
+            self._tell_timer = loop.call_later(_TOLD_WITHIN, self.tell_ends)
         self._over.append(observer)
         if len(self._over) >= _MOST_UNTOLD:
             self.tell_ends()
 
     def tell_ends(self) -> None:
-        """Now, and not a little later."""
+        """Tells whoever watches of all that have ended, now."""
         over, self._over = self._over, []
-        if self._telling is not None:
-            self._telling.cancel()
+        if self._tell_timer is not None:
+            self._tell_timer.cancel()
         for observer in over:
             observer.tell_end()
 
-    async def _told(self, receive: Receive) -> Message:
-        """Before the end of all, whoever watches has heard of every request."""
+    async def _receive_and_tell(self, receive: Receive) -> Message:
+        """Of the lifespan: when the server ends, whoever watches hears first of every request that has ended."""
         message = await receive()
         self.tell_ends()
         return message
@@ -200,7 +200,9 @@ class Edge:
         """Where the caller stands with its limits; refuses what is beyond them."""
         if self._limiter is None:
             return
-        self.tell_ends()  # what they cost counts: this one may have waited for one of them on its connection
+        # What they cost counts: this one may have waited for one of them on its connection. Not yet that of a stream
+        # whose client has it all, while the last bytes of the model's server are awaited (50 ms at most).
+        self.tell_ends()
         scope = arrival.scope
         path = search_engine_clients.known_path(scope)
         standing = await self._limiter.admit(limits, scope["method"], path, arrival.dialect.name)

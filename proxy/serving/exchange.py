@@ -245,12 +245,14 @@ class Exchange:
             raise RuntimeError(f"an answer cannot go on with {message['type']}")
         return SENT
 
-    def writer(self) -> Write:
+    def piece_writer(self) -> Write:
         return self._write
 
     def _write(self, piece: bytes) -> Awaitable[None]:
-        """A piece of a body that goes on. Nearly always it is the next chunk of one that has begun, and can leave."""
-        if not self._chunked or self._head or self._flow.write_paused or self.disconnected or self.response_complete:
+        """A piece of a body that goes on. Nearly always it is the next chunk of one whose head has left: that is framed
+        here, because every piece of every stream passes."""
+        goes_on = self._chunked and not self._head and not self.response_complete
+        if not goes_on or self._flow.write_paused or self.disconnected:
             return self.send(as_message(piece))
         if piece:
             self._outlet.write(_CHUNK % (len(piece), piece))

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 
 from ..values.errors import too_many
-from .delivery import EventStream
+from .event_stream import EventStream
 
 MOST_FOLLOWED = 16  # streams of one caller: they take none of its places, and each may stall
 _WAIT = 2.0  # seconds

@@ -23,7 +23,8 @@ from ..upstreams.directory import UpstreamDirectory
 from ..upstreams.fallback import FallbackPlan
 from ..values.errors import refuse
 from .bodies import read_body
-from .delivery import EventStream, while_connected
+from .delivery import while_connected
+from .event_stream import EventStream
 from .forwarded_answer import ForwardedRequest
 from .forwarding import Forwarder
 

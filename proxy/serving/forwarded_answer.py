@@ -22,9 +22,10 @@ from ..values.dialect import AnswerWriter
 from ..values.estimates import tokens_asked, tokens_of, tokens_streamed
 from ..values.events import Failed
 from ..watching.steps import Operation, Tokens, tokens_in
-from .delivery import EventStream, raw_headers, send_body, send_failure
+from .delivery import send_body, send_failure
+from .event_stream import EventStream
 from .forwarded_json import has_openai_shape, parsed
-from .pieces import LastPiece, as_message
+from .pieces import LastPiece, as_message, raw_headers
 
 _USAGE = re.compile(rb'"usage"\s*:\s*(?=\{)')
 _TAIL = 4096  # bytes of a body's end in which its usage is looked for
@@ -158,7 +159,7 @@ class ForwardedAnswer:
         self._tail += data
         if len(self._tail) > 4 * _TAIL:  # now and then, because cutting it costs more than letting it grow
             del self._tail[:-_TAIL]
-        return self._last.send(self._send(as_message(data)))
+        return self._last.note(self._send(as_message(data)))
 
     async def _start(self, reply: Reply) -> None:
         self._started = True

@@ -20,7 +20,8 @@ from ..values.errors import failure, too_large, truncated
 from ..values.events import Event, Failed, UsageSeen
 from ..values.first_bytes import is_json, is_markup
 from ..values.sse import DONE, EventTooLong, SSEDecoder, encode
-from .delivery import EventStream, send_body
+from .delivery import send_body
+from .event_stream import EventStream
 from .forwarded_answer import ForwardedAnswer, ForwardedRequest, Refusal, gathered
 from .forwarded_json import NO_JSON, as_chunk, error_in, is_utf8, parsed, replaced, usage_in
 from .forwarded_stream import ForwardedStream
@@ -92,9 +93,9 @@ class StreamedCompletion(StreamedAnswer, ForwardedCompletion):
         if not self._content_told:
             if events.content_began:
                 self._tell_content()
-            taken = self._last.send(self._write(out))
+            taken = self._last.note(self._write(out))
         elif out:  # from now on there is nothing to decide
-            taken = self._last.send(self._out.write(out))
+            taken = self._last.note(self._out.write(out))
         return taken and not events.over
 
     def _write(self, out: bytes) -> Awaitable[None]:

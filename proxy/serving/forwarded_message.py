@@ -14,7 +14,7 @@ from ..context import RequestContext
 from ..upstreams.fallback import FallbackPlan
 from ..upstreams.transport import Broken, Reply
 from ..values.errors import failure, truncated
-from .delivery import EventStream
+from .event_stream import EventStream
 from .forwarded_answer import ForwardedAnswer, ForwardedRequest, Refusal
 from .forwarded_json import parsed
 from .message_frames import MessageFrames
@@ -69,7 +69,7 @@ class StreamedMessage(StreamedAnswer, ForwardedMessage):
     def _take(self, data: bytes) -> bool:
         """One read of the network. What may leave of it leaves at once."""
         self._note_piece(data)
-        taken = self._last.send(self._write(self._frames.feed(data)))
+        taken = self._last.note(self._write(self._frames.feed(data)))
         return taken and not self._frames.over
 
     def _write(self, out: bytes) -> Awaitable[None]:

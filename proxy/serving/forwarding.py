@@ -14,7 +14,7 @@ from providers.deadlines import Deadline
 from ..context import RequestContext
 from ..upstreams.fallback import FallbackPlan
 from ..values.errors import shutting_down, too_long
-from .delivery import EventStream
+from .event_stream import EventStream
 from .forwarded_answer import ForwardedAnswer, ForwardedRequest
 from .forwarded_completion import StreamedCompletion, WholeCompletion
 from .forwarded_message import ForwardedMessage, StreamedMessage

@@ -13,7 +13,8 @@ from providers.records import dataclass
 
 from ..context import context_of
 from ..values.errors import refuse
-from .delivery import raw_headers, send_body
+from .delivery import send_body
+from .pieces import raw_headers
 from .search_engine_clients import searches_by_get
 
 FOLDER = Path(__file__).parent / "page"

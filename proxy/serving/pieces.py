@@ -1,10 +1,11 @@
-"""Pieces of a body on their way to a client. Handed whatever `send` an answer is given; hands on a way to write its
-pieces that makes no message for each of them, where all that stands behind `send` is ours.
+"""Pieces of a body on their way to a client. Handed the `send` of an answer; hands on a function that writes pieces
+without a message for each, where every `send` behind it is ours. And what a finished write is (`SENT`), and the last
+one, which the client may not have taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import cast
 
@@ -30,8 +31,8 @@ class LastPiece:
     def __init__(self) -> None:
         self._sent = SENT
 
-    def send(self, sent: Awaitable[None]) -> bool:
-        """Whether it is taken."""
+    def note(self, sent: Awaitable[None]) -> bool:
+        """It was sent. Whether it is taken already."""
         self._sent = sent
         return sent is SENT
 
@@ -49,11 +50,18 @@ def as_message(piece: bytes) -> Message:
     return {"type": "http.response.body", "body": piece, "more_body": True}
 
 
+def raw_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    raw = []
+    for key, value in headers.items():
+        raw.append((key.encode("latin-1"), value.encode("latin-1", "replace")))
+    return raw
+
+
 def writer_behind(send: Send) -> Write:
-    """Writes a piece of a body that goes on, as `send` does with a message. What sees every message of an answer on its
-    way has a `writer` of its own, which knows what is behind it."""
-    writer: Callable[[], Write] | None = getattr(getattr(send, "__self__", None), "writer", None)
-    return writer() if writer is not None else message_writer(send)
+    """Writes a piece of a body that goes on, as `send` does with a message. Whose `send` is ours has a `piece_writer()`
+    beside it, which does the same and knows what is behind it."""
+    own: Callable[[], Write] | None = getattr(getattr(send, "__self__", None), "piece_writer", None)
+    return own() if own is not None else message_writer(send)
 
 
 def message_writer(send: Send) -> Write:

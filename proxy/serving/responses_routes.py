@@ -17,7 +17,8 @@ from ..context import RequestContext, context_of
 from ..dialects.responses.background import BackgroundResponses
 from ..dialects.responses.state import ResponseState
 from ..values.errors import RequestError, refuse, shutting_down
-from .delivery import EventStream, send_json, while_connected
+from .delivery import send_json, while_connected
+from .event_stream import EventStream
 from .followed_events import Followers, send_events
 
 _NUMBER = re.compile(r"[0-9]{1,15}")

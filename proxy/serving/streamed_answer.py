@@ -11,7 +11,7 @@ from ..upstreams.fallback import FallbackPlan
 from ..upstreams.transport import Reply
 from ..values.events import Failed
 from ..watching.steps import FirstContent
-from .delivery import EventStream
+from .event_stream import EventStream
 from .forwarded_answer import ForwardedAnswer, ForwardedRequest, Refusal
 
 MOST_EARLY = 65_536  # bytes of blanks, comments and pings before an answer begins

@@ -27,21 +27,20 @@ class ChunkStream:
         self._reader = reader
         self._decoder = SSEDecoder()
         self._alike = AlikeChunks()
-        self._plain: tuple[bytes, Event] | None = (
-            None  # a chunk with nothing but text, of which nothing was learned yet
-        )
+        # The last chunk with nothing but text, until it is learned from.
+        self._unlearned: tuple[bytes, Event] | None = None
 
     def feed(self, data: bytes) -> list[Event]:
         reader, decoder, alike = self._reader, self._decoder, self._alike
-        if self._plain is not None:
-            self._learn(*self._plain)
+        if self._unlearned is not None:
+            self._learn(*self._unlearned)
         if not decoder.rest and not reader.over and (piece := alike.only(data)):
             return [TextDelta(piece)]
         out: list[Event] = []
         at = 0
         while at < len(data) and not reader.over:
-            if self._plain is not None:
-                self._learn(*self._plain)
+            if self._unlearned is not None:
+                self._learn(*self._unlearned)
             if alike.before and not decoder.rest:
                 pieces, at = alike.take(data, at)
                 if len(pieces) == 1:
@@ -56,14 +55,14 @@ class ChunkStream:
             payloads = decoder.feed(part)
             events, plain = reader.feed_noting(payloads)
             if plain:
-                self._plain = payloads[0], events[-1]
+                self._unlearned = payloads[0], events[-1]
             out += events
         return out
 
     def _learn(self, payload: bytes, read: Event) -> None:
         """Not before the next one comes: somebody waits for the first words of an answer."""
         self._alike.learn(payload, read)
-        self._plain = None
+        self._unlearned = None
 
     def flush(self) -> list[Event]:
         return self._reader.flush(self._decoder.flush())
@@ -105,7 +104,7 @@ class AlikeChunks:
     def only(self, data: bytes) -> str:
         """The piece of the one chunk that these bytes are, if it is cut from it; else nothing. Most network reads hold
         one: a model writes more slowly than the network carries."""
-        if not 0 < len(data) - self._size < self._size:  # as long as two of them, or longer
+        if not 0 < len(data) - self._size < self._size:  # nothing was learned, too short, or as long as two of them
             return ""
         before, behind = self.before, self._behind
         begin, end = len(before), len(data) - len(behind)

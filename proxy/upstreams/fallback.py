@@ -226,17 +226,17 @@ class Attempts:
     """The batches of one question, over as many attempts as it takes. Until the model has spoken each is looked at;
     from then on nothing stands between its client and the loop, because every piece of an answer passes here."""
 
-    __slots__ = ("_batches", "_begun", "_body", "_early", "_known_tools", "_next", "_passes", "_plan", "_unseen")
+    __slots__ = ("_batches", "_begun", "_body", "_early", "_fed_failure", "_known_tools", "_next", "_passes", "_plan")
 
     def __init__(self, plan: FallbackPlan, body: dict[str, Any], known_tools: Sequence[Any] | None) -> None:
         self._plan = plan
         self._body = body
         self._known_tools = known_tools
         self._early: list[Event] = []  # what came before the first content and is held
-        self._unseen: list[Event] = []  # what was fed and is to be looked at
+        self._fed_failure: list[Event] = []  # came by `feed`; `_look` decides whether to ask again
         self._batches = plan.ask(body, known_tools)
         self._next: Callable[[], Awaitable[list[Event]]] = self._look
-        self._begun = False  # was `Begun` handed on, and nothing behind it?
+        self._begun = False  # was `Begun` handed on?
         self._passes = False  # does nothing have to be looked at any more?
 
     def __aiter__(self) -> Self:
@@ -247,26 +247,28 @@ class Attempts:
 
     async def feed(self, take: TakeBatch) -> None:
         feed = feed_of(self._batches)
-        if feed is None or not (self._passes or await self._feed_first(feed, take)):
+        if feed is None:
             return
-        await feed(take)
+        if self._passes or await self._feed_first(feed, take):
+            await feed(take)
 
     async def _feed_first(self, feed: Feed, take: TakeBatch) -> bool:
         """The first content behind `Begun`; or a failure in its place, which is to be looked at. Whether `take` wants
         what comes behind it."""
+        if not self._begun:
+            return False
         wanted = False
 
         def take_first(batch: list[Event]) -> bool:
             nonlocal wanted
             if type(batch[-1]) is Failed:
-                self._unseen = batch
+                self._fed_failure = batch
             else:
                 self._pass()
                 wanted = take(batch)
             return False
 
-        if self._begun:
-            await feed(take_first)
+        await feed(take_first)
         return wanted
 
     def aclose(self) -> Awaitable[None]:
@@ -277,10 +279,10 @@ class Attempts:
         plan = self._plan
         while True:
             try:
-                self._early += self._unseen or await self._batches.__anext__()
+                self._early += self._fed_failure or await self._batches.__anext__()
             except StopAsyncIteration:
                 return self._hand_on()
-            self._unseen = []
+            self._fed_failure = []
             last = self._early[-1]
             if isinstance(last, Begun):
                 if not plan.settled:  # it may be another one's answer yet

@@ -65,6 +65,7 @@ class AnswerEvents:
         counted, read, reader = self._answer.counted, self._stream.feed, self._reader
 
         def take_bytes(data: bytes) -> bool:
+            """As `_read`, without a call more: every piece of an answer passes here."""
             events = read(counted(data))
             if reader.over:
                 take(self._last(events))
@@ -115,6 +116,7 @@ class AnswerEvents:
         return self._last(events) if self._reader.over else events
 
     def _last(self, events: list[Event]) -> list[Event]:
+        """The model has said all. The connection stays until `aclose`, which may keep it for the next question."""
         self._over = True
         return self._dressed(events)
 

@@ -70,6 +70,7 @@ class Observer:
         "caller",
         "dialect",
         "ended",
+        "ended_at",
         "id",
         "method",
         "onward",
@@ -105,7 +106,7 @@ class Observer:
         self.steps: list[tuple[float, Step]] = []  # the first of them, each with the seconds since the request began
         self.summary = Summary(prices)  # of all of them
         self.began = time.perf_counter()
-        self.ended = 0.0
+        self.ended = self.ended_at = 0.0  # the second by the world's clock
         for listener in self._audience.of_begin:
             try:
                 listener.began(self)
@@ -141,7 +142,7 @@ class Observer:
 
     def stop(self) -> None:
         """It is over. Its listeners are to be told of that soon (`tell_end`)."""
-        self.ended = time.perf_counter()
+        self.ended, self.ended_at = time.perf_counter(), time.time()
         self.outcome = self.outcome or _outcome_of(self.status)
 
     def end(self) -> None:
@@ -158,11 +159,6 @@ class Observer:
     @property
     def seconds(self) -> float:
         return (self.ended or time.perf_counter()) - self.began
-
-    @property
-    def ended_at(self) -> float:
-        """In the world's time. Listeners hear of it a little later."""
-        return time.time() - (time.perf_counter() - self.ended if self.ended else 0.0)
 
 
 def _outcome_of(status: int) -> str:

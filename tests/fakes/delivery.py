@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from proxy.context import RequestContext
-from proxy.serving.delivery import Delivery, EventStream
+from proxy.serving.delivery import Delivery
+from proxy.serving.event_stream import EventStream
 from proxy.values.events import Event, Failed, Finished, SearchedFirst, TextDelta
 from proxy.values.request import SEARCH_HEADER
 from proxy.values.sse import PING

@@ -16,7 +16,7 @@ from providers.web.answer import Take
 from proxy.config.upstreams import UpstreamConfig
 from proxy.context import RequestContext
 from proxy.dialects.chat import ChatDialect, ChatWriter, decode
-from proxy.serving.delivery import EventStream
+from proxy.serving.event_stream import EventStream
 from proxy.serving.forwarded_answer import ForwardedRequest
 from proxy.serving.forwarding import Forwarder
 from proxy.upstreams.answer_body import LAST_BYTES

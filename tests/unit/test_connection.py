@@ -291,7 +291,7 @@ async def test_one_that_must_go_before_the_loop_has_made_it_is_closed_when_it_is
     assert transport.sent == b""
 
 
-# When they are begun, and who is told of their end
+# When they are begun
 
 
 def asking(body: bytes) -> bytes:
@@ -341,88 +341,6 @@ async def test_who_does_not_is_served_with_all_else() -> None:
 async def test_a_stream_is_begun_with_what_has_come_of_its_body(place: int) -> None:
     """Whatever has not come by then it waits for, like any other."""
     assert "begun" in await begun_when(STREAMED[:place], STREAMED[place:])
-
-
-class Hearing(Listener):
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    def ended(self, request: Observer) -> None:
-        self.told.append(f"{request.method} {request.outcome}")
-
-
-class Clients:
-    """Some, with a connection each to one edge."""
-
-    def __init__(self, count: int) -> None:
-        self.hearing = Hearing()
-        self._state = ServerState()
-        made = [accepted(ServerConfig(), self._state, [self.hearing]) for _ in range(count)]
-        self.edge = made[0][0]._edge
-        self._connected = [(connection, transport) for connection, _, transport in made]
-        for connection, transport in self._connected:
-            connection._edge, connection.app = self.edge, self.edge
-            connection.connection_made(transport)
-
-    async def ask(self, request: bytes) -> None:
-        """Until all are answered."""
-        answered = self._state.total_requests + len(self._connected)
-        for connection, _ in self._connected:
-            connection.data_received(request)
-        while self._state.total_requests < answered or self._state.tasks:
-            await asyncio.sleep(0)
-
-    def leave(self) -> None:
-        for connection, transport in self._connected:
-            transport.close()
-            connection.connection_lost(None)
-
-
-async def test_those_that_end_are_told_of_together_a_little_later() -> None:
-    clients = Clients(3)
-    told = clients.hearing.told
-    await clients.ask(WHOLE)
-    await clients.ask(WHOLE)
-    assert told == [], "nobody who asks again waits for it"
-    while not told:
-        await asyncio.sleep(0)
-    assert told == ["POST ok"] * 6
-    clients.leave()
-
-
-async def test_before_somebody_asks_about_them() -> None:
-    clients = Clients(1)
-    await clients.ask(WHOLE)
-    await clients.ask(b"GET / HTTP/1.1\r\n%b\r\n" % HOST)
-    assert clients.hearing.told == ["POST ok"]
-    clients.leave()
-
-
-async def test_and_before_there_are_very_many() -> None:
-    clients = Clients(8)
-    for _ in range(8):
-        assert clients.hearing.told == []
-        await clients.ask(WHOLE)
-    assert clients.hearing.told == ["POST ok"] * 64
-    clients.leave()
-
-
-async def test_and_before_the_end_of_all() -> None:
-    clients = Clients(1)
-    await clients.ask(WHOLE)
-    heard: list[str] = []
-
-    async def application(scope: Any, receive: Any, send: Any) -> None:
-        heard.append((await receive())["type"])
-        heard.extend(clients.hearing.told)
-
-    async def receive() -> Any:
-        return {"type": "lifespan.shutdown"}
-
-    clients.edge._app = application
-    await clients.edge({"type": "lifespan"}, receive, receive)  # type: ignore[arg-type]
-    assert heard == ["lifespan.shutdown", "POST ok"]
-    clients.leave()
 
 
 # Requests that were sent before the answer to the one before them

@@ -114,7 +114,7 @@ async def test_a_piece_that_is_written_is_one_that_is_sent(
     async def written(by_message: bool) -> bytes:
         wire = Wire()
         exchange = wire.exchange(method)
-        write = exchange.writer()
+        write = exchange.piece_writer()
         await exchange.send(head(200, *headers))
         if head_left:
             await asyncio.sleep(0)
@@ -130,7 +130,7 @@ async def test_a_piece_that_is_written_is_one_that_is_sent(
 
 async def test_a_piece_waits_for_a_client_that_takes_none_and_is_nothing_to_one_that_left(wire: Wire) -> None:
     exchange = wire.exchange()
-    write = exchange.writer()
+    write = exchange.piece_writer()
     await exchange.send(head(200, body_follows=True))
     await write(b"one")
     wire.write_paused = True
@@ -147,7 +147,7 @@ async def test_a_piece_waits_for_a_client_that_takes_none_and_is_nothing_to_one_
 
 async def test_no_piece_is_written_before_the_head_or_behind_the_end(wire: Wire) -> None:
     exchange = wire.exchange()
-    write = exchange.writer()
+    write = exchange.piece_writer()
     with pytest.raises(RuntimeError):
         await write(b"early")
     await exchange.send(head(200))

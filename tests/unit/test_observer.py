@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import re
+import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 from providers.base import ProviderCall
+from proxy.config.settings import LogConfig
+from proxy.watching.log import RequestLog
 from proxy.watching.observer import MOST_STEPS, Listener, Observer
+from proxy.watching.recording import Recording
 from proxy.watching.steps import (
     Cited,
     Decided,
@@ -262,3 +268,15 @@ def test_lists_are_bounded() -> None:
 )
 def test_tokens_are_counts_or_nothing(usage: dict[str, Any], tokens: Tokens) -> None:
     assert tokens_in(usage) == tokens
+
+
+def test_what_listeners_hear_late_of_is_written_down_for_when_it_ended() -> None:
+    lines: list[str] = []
+    request = Observer([RequestLog(LogConfig(format="json"), write=lines.append)], "req_1", "GET", "/v1/x", "chat")
+    request.stop()
+    assert request.ended_at == pytest.approx(time.time(), abs=60)
+    request.ended_at -= 7200  # as if it was told of two hours later
+    request.tell_end()
+    told = datetime.fromisoformat(json.loads(lines[0])["time"]).timestamp()
+    assert told == pytest.approx(request.ended_at, abs=0.001)
+    assert Recording(request, contents=False).ended == request.ended_at
