@@ -56,9 +56,7 @@ class JournalStream:
     async def hold(self, data: bytes) -> None:
         await self.write(data)
 
-    async def end(self, last: bytes) -> None:
-        if last:
-            await self.write(last)
+    async def close(self) -> None: ...
 
     def stop(self) -> None: ...
 

@@ -72,14 +72,11 @@ class AnswerStream(Protocol):
     @property
     def started(self) -> bool: ...
 
-    @property
-    def ended(self) -> bool: ...
-
     def write(self, data: bytes) -> Awaitable[None]: ...
 
     def hold(self, data: bytes) -> Awaitable[None]: ...
 
-    async def end(self, last: bytes) -> None: ...
+    async def close(self) -> None: ...
 
     def stop(self) -> None: ...
 
@@ -143,7 +140,7 @@ class _Outgoing:
         except asyncio.CancelledError:
             if self._stopping() and stream.started:
                 await self._send_failure(stream, shutting_down())
-                await stream.end(b"")
+                await stream.close()
             raise
         except Exception:  # a fault of ours after the stream has begun: even that is said, never cut off silently
             if not stream.started:
@@ -154,18 +151,19 @@ class _Outgoing:
             stream.stop()
             self._last.drop()
             await events.aclose()
-        await stream.end(b"")
+        await stream.close()
 
     async def _send_batch(self, stream: AnswerStream, batch: list[Event]) -> bool:
         """Whether there is a stream: no, if nothing was sent yet and this is a failure."""
         self._telling.see(batch)
         if not stream.started and not await self._may_start(stream, batch):
             return False
-        if type(batch[-1]) is Finished:
-            await stream.end(await self._writer.end(batch))  # whatever is still to be done: the client has it all
-            self._context.observer.succeed()
-        elif data := self._writer.feed(batch):
+        over = type(batch[-1]) is Finished
+        data = await self._writer.end(batch) if over else self._writer.feed(batch)
+        if data:
             await (stream.hold(data) if self._before_model else stream.write(data))
+        if over:
+            self._context.observer.succeed()
         return True
 
     def _take(self, stream: AnswerStream, batch: list[Event]) -> bool:
@@ -191,8 +189,6 @@ class _Outgoing:
 
     async def _send_failure(self, stream: AnswerStream, failed: Failed) -> bool:
         """As an event where the stream has begun; else as an answer of its own, and then all is said."""
-        if stream.ended:
-            return True
         self._telling.see([failed])
         if stream.started:
             await stream.write(self._writer.feed([failed]))

@@ -200,9 +200,7 @@ class Edge:
         """Where the caller stands with its limits; refuses what is beyond them."""
         if self._limiter is None:
             return
-        # What they cost counts: this one may have waited for one of them on its connection. Not yet that of a stream
-        # whose client has it all, while the last bytes of the model's server are awaited (50 ms at most).
-        self.tell_ends()
+        self.tell_ends()  # what they cost counts: this one may have waited for one of them on its connection
         scope = arrival.scope
         path = search_engine_clients.known_path(scope)
         standing = await self._limiter.admit(limits, scope["method"], path, arrival.dialect.name)

@@ -47,7 +47,6 @@ class EventStream:
         self._inside_frame = False
         self._held = b""
         self.started = False
-        self.ended = False
 
     async def hold(self, data: bytes) -> None:
         """To be sent when the stream starts, which it does not do for this."""
@@ -88,17 +87,14 @@ class EventStream:
     async def ping(self) -> None:
         await self.write(b"" if self._held else self._ping_bytes)
 
-    async def end(self, last: bytes) -> None:
-        """Nothing comes behind this. `last` and the end are one message if possible: of two the client waits for the
-        second. A stream that nothing was written to starts here, and is one without events."""
-        if self.ended:
-            return
-        if not self.started or self._inside_frame or len(last) > _PART:
-            await self._write_more(last)
-            last = b""
+    async def end(self, last_words: bytes) -> None:
+        """Closes it with an error event."""
+        await self.write(last_words)
+        await self.close()
+
+    async def close(self) -> None:
         self.stop()
-        await self._send({"type": "http.response.body", "body": last})
-        self.ended = True
+        await self._send({"type": "http.response.body", "body": b""})
 
     def stop(self) -> None:
         """No more pings; whatever else happens to this answer."""

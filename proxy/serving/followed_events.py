@@ -41,6 +41,8 @@ async def send_events(stream: EventStream, events: AsyncGenerator[bytes, None]) 
         async with aclosing(events):
             async for frames in events:
                 await stream.write(frames)
-        await stream.end(b"")
+        if not stream.started:
+            await stream.write(b"")  # a stream without events is one too
+        await stream.close()
     finally:
         stream.stop()

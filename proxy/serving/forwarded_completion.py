@@ -131,7 +131,7 @@ class StreamedCompletion(StreamedAnswer, ForwardedCompletion):
         await self._out.write(encode(json.dumps(chunk, separators=(",", ":")).encode()) + DONE)
         self._note_piece(body)
         self._note_end(reply.status)
-        await self._out.end(b"")
+        await self._out.close()
         return None
 
     def _counted(self) -> Mapping[str, Any]:

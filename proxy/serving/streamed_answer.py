@@ -43,7 +43,7 @@ class StreamedAnswer(ForwardedAnswer):
         try:
             await reply.body.finish()
         finally:
-            await self._out.end(b"")
+            await self._out.close()
 
     async def _end_failed(self, found: Failed, error_event: bytes) -> Refusal | None:
         """`error_event` are the upstream's own words for it, where its clients can read them."""

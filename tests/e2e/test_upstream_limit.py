@@ -158,3 +158,15 @@ def test_who_leaves_while_it_waits_gives_up_its_place_in_the_line(
         streams[0].close()
         assert post(proxy, road).status_code == 200
         assert len(model.asked["m"]) == 1
+
+
+@pytest.mark.parametrize("headers", ROADS)
+def test_who_has_all_of_an_answer_holds_no_place_any_more(
+    helped: Groundwire, model: ModelServer, headers: dict[str, str]
+) -> None:
+    """Where another one may serve, nobody waits for a place: who asks again at once must find its own free."""
+    model.part("m", text("From the first.", late_end=True))
+    body = {"model": "m", "messages": [{"role": "user", "content": "Who?"}], "stream": True}
+    with httpx.Client(timeout=20, headers=headers) as client:
+        for _ in range(8):
+            assert "From the first." in client.post(f"{helped.url}/chat/completions", json=body).text

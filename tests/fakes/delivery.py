@@ -103,11 +103,12 @@ class Wire:
 
     @property
     def frames(self) -> list[tuple[float, bytes]]:
-        """What was streamed, with its seconds; and that the stream was closed with the last of it, once."""
+        """What was streamed, with its seconds; and that the stream was closed behind it, once."""
         assert self.status == 200
-        frames = list(zip(self.times[1:], self.bodies, strict=True))
-        assert [message.get("more_body", False) for message in self.sent[1:]] == [True] * (len(frames) - 1) + [False]
-        return frames if frames[-1][1] else frames[:-1]
+        *frames, last = list(zip(self.times, self.sent, strict=True))[1:]
+        assert all(message["more_body"] for _, message in frames)
+        assert (last[1]["body"], last[1].get("more_body", False)) == (b"", False)
+        return [(at, message["body"]) for at, message in frames]
 
     @property
     def body(self) -> bytes:

@@ -39,7 +39,7 @@ def test_time_runs_out_before_anything_was_sent() -> None:
 
 def test_time_runs_out_in_a_stream() -> None:
     made = forwarded(reply(ROLE, HELLO, 60.0, FINISH), deadline=5.0)
-    assert error(made.wire.frames[-1][1])["code"] == "request_timeout"
+    assert error(made.wire.bodies[-2])["code"] == "request_timeout"
     assert made.wire.times[-1] == 5.0
 
 
@@ -51,7 +51,7 @@ def test_time_that_runs_out_behind_done_changes_nothing() -> None:
 
 def test_a_server_that_goes_down_says_so_in_its_streams() -> None:
     made = cancelled(reply(ROLE, HELLO, 60.0), after=5.0, stopping=True)
-    assert error(made.wire.frames[-1][1])["code"] == "shutting_down"
+    assert error(made.wire.bodies[-2])["code"] == "shutting_down"
     assert cancelled(reply(ROLE, awaited=60.0), after=5.0, stopping=True).wire.sent == []
 
 
