@@ -1,6 +1,6 @@
 """Pieces of a body on their way to a client. Handed the `send` of an answer; hands on a function that writes pieces
-without a message for each, where every `send` behind it is ours. And what a finished write is (`SENT`), and the last
-one, which the client may not have taken.
+without a message for each, where every `send` behind it is ours. Beside it: headers as `send` takes them, what a
+finished write is (`SENT`), and the last one, which the client may not have taken.
 """
 
 from __future__ import annotations
