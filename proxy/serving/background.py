@@ -53,6 +53,9 @@ class JournalStream:
         if not self.ended:
             await self._next_turn()
 
+    async def write_last(self, data: bytes) -> None:
+        await self.write(data)
+
     async def hold(self, data: bytes) -> None:
         await self.write(data)
 

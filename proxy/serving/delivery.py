@@ -74,6 +74,8 @@ class AnswerStream(Protocol):
 
     def write(self, data: bytes) -> Awaitable[None]: ...
 
+    def write_last(self, data: bytes) -> Awaitable[None]: ...
+
     def hold(self, data: bytes) -> Awaitable[None]: ...
 
     async def close(self) -> None: ...
@@ -161,16 +163,18 @@ class _Outgoing:
         over = type(batch[-1]) is Finished
         data = await self._writer.end(batch) if over else self._writer.feed(batch)
         if data:
-            await (stream.hold(data) if self._before_model else stream.write(data))
+            write = stream.hold if self._before_model else stream.write_last if over else stream.write
+            await write(data)
         if over:
             self._context.observer.succeed()
         return True
 
     def _take(self, stream: AnswerStream, batch: list[Event]) -> bool:
         """Sends what has come in this very moment. Whether it is taken: if not, that is to be awaited."""
-        self._telling.see(batch)
         data = self._writer.feed(batch)
-        return self._last.note(stream.write(data)) if data else True
+        taken = self._last.note(stream.write(data)) if data else True
+        self._telling.see(batch)  # now that it is on its way: nobody need wait for that
+        return taken
 
     async def _may_start(self, stream: AnswerStream, batch: list[Event]) -> bool:
         """What comes first decides: a failure is an answer of its own. It is sent, and then there is no stream."""

@@ -62,6 +62,13 @@ class EventStream:
             return self._write_more(data)
         return self._send_piece(data)
 
+    async def write_last(self, data: bytes) -> None:
+        """The last words: they leave in one write with the end, if that comes at once."""
+        if not self.started or self._inside_frame or len(data) > _PART:
+            await self.write(data)
+        else:
+            await self._send({"type": "http.response.body", "body": data, "more_body": True, "end_follows": True})
+
     async def _write_more(self, data: bytes) -> None:
         """What is to be sent before it goes along, and what is large goes in parts."""
         data, self._held = self._held + data, b""
@@ -89,7 +96,7 @@ class EventStream:
 
     async def end(self, last_words: bytes) -> None:
         """Closes it with an error event."""
-        await self.write(last_words)
+        await self.write_last(last_words)
         await self.close()
 
     async def close(self) -> None:

@@ -50,7 +50,8 @@ def _nothing() -> None: ...
 class Exchange:
     """A body that turns out to be none is refused where it is being read. The head of an answer leaves together with
     the first of its body: two writes would cost a fifth of a short answer. If none comes at once, it leaves alone.
-    Whoever sends the head may say that `body_follows` at once, which saves a round of the event loop.
+    Whoever sends the head may say that `body_follows` at once, which saves a round of the event loop. So it is with the
+    last words of a stream, whose sender says that its `end_follows`.
 
     `continues`: the client waits for our word before it sends the body. `kept`: the connection stays open afterwards.
     `on_response` is called when all of the answer was written."""
@@ -60,8 +61,6 @@ class Exchange:
         "_chunked",
         "_continues",
         "_flow",
-        "_head",
-        "_head_leaves",
         "_held",
         "_left",
         "_news",
@@ -71,6 +70,8 @@ class Exchange:
         "_parts",
         "_refused",
         "_server",
+        "_unsent",
+        "_unsent_leaves",
         "_waiter",
         "disconnected",
         "keep_alive",
@@ -111,8 +112,8 @@ class Exchange:
         self.response_started = self.response_complete = False
         self._chunked = False
         self._left = 0  # bytes of the answer that its length promises
-        self._head = b""  # that is still to be sent
-        self._head_leaves: asyncio.Handle | None = None
+        self._unsent = b""  # of the answer: it leaves with what comes next
+        self._unsent_leaves: asyncio.Handle | None = None  # or alone
 
     def start(self, app: ASGIApp, loop: asyncio.AbstractEventLoop) -> None:
         """Who wants a stream waits for its first word: that is begun at once. All others begin together in the next
@@ -143,6 +144,7 @@ class Exchange:
 
     async def _break_off(self) -> None:
         if self.response_started:
+            self._put_unsent()
             self._outlet.close()
             return
         await self.send({"type": "http.response.start", "status": 500, "headers": _CRASH})
@@ -238,9 +240,9 @@ class Exchange:
         if message["type"] == "http.response.start" and not self.response_started:
             self._begin(message["status"], message["headers"])
             if not message.get("body_follows"):
-                self._head_leaves = asyncio.get_running_loop().call_soon(self._put_head)
+                self._let_leave()
         elif message["type"] == "http.response.body" and self.response_started and not self.response_complete:
-            self._put(message.get("body", b""), last=not message.get("more_body"))
+            self._put(message.get("body", b""), last=not message.get("more_body"), waits="end_follows" in message)
         else:
             raise RuntimeError(f"an answer cannot go on with {message['type']}")
         return SENT
@@ -251,7 +253,7 @@ class Exchange:
     def _write(self, piece: bytes) -> Awaitable[None]:
         """A piece of a body that goes on. Nearly always it is the next chunk of one whose head has left: that is framed
         here, because every piece of every stream passes."""
-        goes_on = self._chunked and not self._head and not self.response_complete
+        goes_on = self._chunked and not self._unsent and not self.response_complete
         if not goes_on or self._flow.write_paused or self.disconnected:
             return self.send(as_message(piece))
         if piece:
@@ -277,16 +279,21 @@ class Exchange:
             self._chunked = True
             said.append(_CHUNKED)
         lines = [STATUS_LINE[status], *map(_as_line, said), b"\r\n"]
-        self._head = b"".join(lines)
-        if self._head.translate(None, _TEXT) != b"\r\n" * len(lines):  # all that is left are the ends of our lines
+        head = b"".join(lines)
+        if head.translate(None, _TEXT) != b"\r\n" * len(lines):  # all that is left are the ends of our lines
             raise RuntimeError("a header of the answer holds what no header may")
+        self._unsent = head
 
-    def _put_head(self) -> None:
-        if self._head and not self.disconnected:
-            self._outlet.write(self._head)
-        self._head = b""
+    def _let_leave(self) -> None:
+        """What is unsent waits no longer than this round of the loop."""
+        self._unsent_leaves = asyncio.get_running_loop().call_soon(self._put_unsent)
 
-    def _put(self, body: bytes, *, last: bool) -> None:
+    def _put_unsent(self) -> None:
+        if self._unsent and not self.disconnected:
+            self._outlet.write(self._unsent)
+        self._unsent = b""
+
+    def _put(self, body: bytes, *, last: bool, waits: bool) -> None:
         framed = body
         if self.scope["method"] == "HEAD":
             framed = b""
@@ -298,11 +305,14 @@ class Exchange:
             self._left -= len(body)
             if self._left < 0 or (last and self._left):
                 raise RuntimeError("the answer is longer or shorter than its Content-Length says")
-        if self._head:
-            framed, self._head = self._head + framed, b""
-            if self._head_leaves is not None:
-                self._head_leaves.cancel()
-        if framed:
+        if self._unsent:
+            framed, self._unsent = self._unsent + framed, b""
+            if self._unsent_leaves is not None:
+                self._unsent_leaves.cancel()
+        if waits:
+            self._unsent = framed
+            self._let_leave()
+        elif framed:
             self._outlet.write(framed)
         if last:
             self._complete()

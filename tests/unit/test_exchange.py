@@ -95,11 +95,59 @@ async def test_a_head_without_a_body_in_sight_leaves_alone(wire: Wire) -> None:
 async def test_who_says_that_a_body_follows_asks_nothing_of_the_loop(wire: Wire) -> None:
     exchange = wire.exchange()
     await exchange.send(head(200, SIZED, body_follows=True))
-    assert exchange._head_leaves is None
+    assert exchange._unsent_leaves is None
     await asyncio.sleep(0)
     assert wire.written == []
     await exchange.send(body(b"Blue"))
     assert wire.written == [b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nBlue"]
+
+
+def last_words(data: bytes) -> dict[str, Any]:
+    return {**body(data, more=True), "end_follows": True}
+
+
+async def test_the_last_words_leave_with_the_end(wire: Wire) -> None:
+    exchange = wire.exchange()
+    await exchange.send(head(200, body_follows=True))
+    await exchange.send(body(b"Bl", more=True))
+    await exchange.send(last_words(b"ue"))
+    assert len(wire.written) == 1
+    await exchange.send(body())
+    assert wire.written[1:] == [b"2\r\nue\r\n0\r\n\r\n"]
+    await asyncio.sleep(0)
+    assert (len(wire.written), wire.completed) == (2, 1)
+
+
+async def test_last_words_without_an_end_in_sight_leave_alone(wire: Wire) -> None:
+    exchange = wire.exchange()
+    await exchange.send(head(200, body_follows=True))
+    await exchange.send(last_words(b"Blue"))
+    await asyncio.sleep(0)
+    assert b"".join(wire.written).endswith(b"\r\n\r\n4\r\nBlue\r\n")
+    await exchange.send(body())
+    assert wire.written[1:] == [b"0\r\n\r\n"]
+
+
+async def test_what_is_said_behind_last_words_comes_behind_them(wire: Wire) -> None:
+    exchange = wire.exchange()
+    await exchange.send(head(200, body_follows=True))
+    await exchange.send(last_words(b"one"))
+    await exchange.piece_writer()(b"two")
+    await exchange.send(last_words(b"three"))
+    await exchange.send(body(b"four"))
+    said = b"3\r\none\r\n3\r\ntwo\r\n5\r\nthree\r\n4\r\nfour\r\n0\r\n\r\n"
+    assert b"".join(wire.written).endswith(b"\r\n\r\n" + said)
+    await asyncio.sleep(0)
+    assert b"".join(wire.written).endswith(said)
+
+
+async def test_last_words_are_nothing_to_a_client_that_left(wire: Wire) -> None:
+    exchange = wire.exchange()
+    await exchange.send(head(200, body_follows=True))
+    await exchange.send(last_words(b"Blue"))
+    exchange.client_left()
+    await asyncio.sleep(0)
+    assert wire.written == []
 
 
 PIECES = [b"Bl", b"", b"ue", b"\r\n" * 40]
@@ -286,3 +334,23 @@ async def test_whatever_breaks_the_client_is_not_left_waiting(
     assert "Exception in ASGI application" in caplog.text
     assert wire.closed
     assert b"".join(wire.written).startswith(b"HTTP/1.1 500 ") is not started
+
+
+async def test_what_breaks_behind_the_last_words_does_not_take_them_away(wire: Wire) -> None:
+    async def broken(scope: Any, receive: Any, send: Any) -> None:
+        await send(head(200))
+        await send(last_words(b"Blue"))
+        raise KeyError
+
+    await wire.exchange().run(broken)
+    assert wire.closed
+    assert b"".join(wire.written).endswith(b"\r\n\r\n4\r\nBlue\r\n")
+
+
+async def test_a_head_that_is_no_head_is_not_sent_in_the_end_either(wire: Wire) -> None:
+    async def broken(scope: Any, receive: Any, send: Any) -> None:
+        await send(head(200, (b"n", b"a\r\nb: c")))
+
+    await wire.exchange().run(broken)
+    await asyncio.sleep(0)
+    assert (wire.written, wire.closed) == ([], True)
