@@ -26,8 +26,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Scenario:
-    """What the upstream does (a chunk every `delay_us`, a search first or not) and how many connections ask it. Where
-    answers take long it runs so many times `longer`: of thirty answers the p99 is whatever was the longest."""
+    """What the upstream does (a chunk every `delay_us`, a search first or not) and how many connections ask it. It runs
+    so many times `longer` than others: of the thirty answers that `paced` has in four seconds, p99 is the longest."""
 
     name: str
     connections: int

@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--groundwire", metavar="SCRIPT", help="Groundwire's console script")
     parser.add_argument("--litellm", metavar="SCRIPT", help="LiteLLM's console script, for a comparison")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=4.0, help="length of each run")
+    parser.add_argument("--seconds", type=float, default=4.0, help="length of each run; of `paced` three times that")
     parser.add_argument("--scenarios", default=",".join(SCENARIOS), help="comma-separated (default: %(default)s)")
     parser.add_argument("--floors", action="store_true", help="nginx and a bare relay too")
     parser.add_argument("--keep", action="store_true", help="a dated copy of rows and report in bench/results/")

@@ -53,11 +53,7 @@ class JournalStream:
         if not self.ended:
             await self._next_turn()
 
-    async def write_last(self, data: bytes) -> None:
-        await self.write(data)
-
-    async def hold(self, data: bytes) -> None:
-        await self.write(data)
+    write_last = hold = write
 
     async def close(self) -> None: ...
 

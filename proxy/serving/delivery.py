@@ -163,8 +163,8 @@ class _Outgoing:
         over = type(batch[-1]) is Finished
         data = await self._writer.end(batch) if over else self._writer.feed(batch)
         if data:
-            write = stream.hold if self._before_model else stream.write_last if over else stream.write
-            await write(data)
+            on_the_way = stream.hold if self._before_model else stream.write
+            await (stream.write_last if over else on_the_way)(data)
         if over:
             self._context.observer.succeed()
         return True
@@ -173,7 +173,7 @@ class _Outgoing:
         """Sends what has come in this very moment. Whether it is taken: if not, that is to be awaited."""
         data = self._writer.feed(batch)
         taken = self._last.note(stream.write(data)) if data else True
-        self._telling.see(batch)  # now that it is on its way: nobody need wait for that
+        self._telling.see(batch)  # behind the write: the client need not wait for who watches
         return taken
 
     async def _may_start(self, stream: AnswerStream, batch: list[Event]) -> bool:
@@ -195,7 +195,7 @@ class _Outgoing:
         """As an event where the stream has begun; else as an answer of its own, and then all is said."""
         self._telling.see([failed])
         if stream.started:
-            await stream.write(self._writer.feed([failed]))
+            await stream.write_last(self._writer.feed([failed]))
             return True
         stream.stop()
         await send_failure(self._send, self._context.dialect, failed, self._headers)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Mapping
 from starlette.types import Send
 
 from ..values.sse import PING
-from .pieces import raw_headers, writer_behind
+from .pieces import as_message, raw_headers, writer_behind
 
 FIRST_PING = 15.0  # how long the first upstream answer is awaited before 200 goes out without it
 PING_EVERY = 10.0
@@ -62,12 +62,13 @@ class EventStream:
             return self._write_more(data)
         return self._send_piece(data)
 
-    async def write_last(self, data: bytes) -> None:
-        """The last words: they leave in one write with the end, if that comes at once."""
+    def write_last(self, data: bytes) -> Awaitable[None]:
+        """The last words leave in one write with the end, if that comes at once. They are not one message with it: the
+        end is said when the work is over, or a client that asks again would find its place at the model taken."""
         if not self.started or self._inside_frame or len(data) > _PART:
-            await self.write(data)
-        else:
-            await self._send({"type": "http.response.body", "body": data, "more_body": True, "end_follows": True})
+            return self.write(data)
+        self._quiet_since = self._loop.time()
+        return self._send({**as_message(data), "end_follows": True})
 
     async def _write_more(self, data: bytes) -> None:
         """What is to be sent before it goes along, and what is large goes in parts."""

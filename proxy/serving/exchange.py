@@ -50,8 +50,8 @@ def _nothing() -> None: ...
 class Exchange:
     """A body that turns out to be none is refused where it is being read. The head of an answer leaves together with
     the first of its body: two writes would cost a fifth of a short answer. If none comes at once, it leaves alone.
-    Whoever sends the head may say that `body_follows` at once, which saves a round of the event loop. So it is with the
-    last words of a stream, whose sender says that its `end_follows`.
+    Whoever sends the head may say that `body_follows` at once, which saves a round of the event loop. The last words of
+    a stream wait for its end where their sender says that its `end_follows`, but no longer than this round.
 
     `continues`: the client waits for our word before it sends the body. `kept`: the connection stays open afterwards.
     `on_response` is called when all of the answer was written."""
@@ -71,7 +71,6 @@ class Exchange:
         "_refused",
         "_server",
         "_unsent",
-        "_unsent_leaves",
         "_waiter",
         "disconnected",
         "keep_alive",
@@ -112,8 +111,7 @@ class Exchange:
         self.response_started = self.response_complete = False
         self._chunked = False
         self._left = 0  # bytes of the answer that its length promises
-        self._unsent = b""  # of the answer: it leaves with what comes next
-        self._unsent_leaves: asyncio.Handle | None = None  # or alone
+        self._unsent = b""  # of the answer: it leaves with what comes next, or soon
 
     def start(self, app: ASGIApp, loop: asyncio.AbstractEventLoop) -> None:
         """Who wants a stream waits for its first word: that is begun at once. All others begin together in the next
@@ -144,7 +142,7 @@ class Exchange:
 
     async def _break_off(self) -> None:
         if self.response_started:
-            self._put_unsent()
+            self._put_unsent()  # behind the close nothing leaves
             self._outlet.close()
             return
         await self.send({"type": "http.response.start", "status": 500, "headers": _CRASH})
@@ -240,9 +238,10 @@ class Exchange:
         if message["type"] == "http.response.start" and not self.response_started:
             self._begin(message["status"], message["headers"])
             if not message.get("body_follows"):
-                self._let_leave()
+                self._put_soon()
         elif message["type"] == "http.response.body" and self.response_started and not self.response_complete:
-            self._put(message.get("body", b""), last=not message.get("more_body"), waits="end_follows" in message)
+            last = not message.get("more_body")
+            self._put(message.get("body", b""), last=last, waits=not last and message.get("end_follows", False))
         else:
             raise RuntimeError(f"an answer cannot go on with {message['type']}")
         return SENT
@@ -251,8 +250,8 @@ class Exchange:
         return self._write
 
     def _write(self, piece: bytes) -> Awaitable[None]:
-        """A piece of a body that goes on. Nearly always it is the next chunk of one whose head has left: that is framed
-        here, because every piece of every stream passes."""
+        """A piece of a body that goes on. Nearly always it is the next chunk, with nothing unsent before it: that is
+        framed here, because every piece of every stream passes."""
         goes_on = self._chunked and not self._unsent and not self.response_complete
         if not goes_on or self._flow.write_paused or self.disconnected:
             return self.send(as_message(piece))
@@ -284,9 +283,9 @@ class Exchange:
             raise RuntimeError("a header of the answer holds what no header may")
         self._unsent = head
 
-    def _let_leave(self) -> None:
+    def _put_soon(self) -> None:
         """What is unsent waits no longer than this round of the loop."""
-        self._unsent_leaves = asyncio.get_running_loop().call_soon(self._put_unsent)
+        asyncio.get_running_loop().call_soon(self._put_unsent)
 
     def _put_unsent(self) -> None:
         if self._unsent and not self.disconnected:
@@ -307,11 +306,9 @@ class Exchange:
                 raise RuntimeError("the answer is longer or shorter than its Content-Length says")
         if self._unsent:
             framed, self._unsent = self._unsent + framed, b""
-            if self._unsent_leaves is not None:
-                self._unsent_leaves.cancel()
         if waits:
             self._unsent = framed
-            self._let_leave()
+            self._put_soon()
         elif framed:
             self._outlet.write(framed)
         if last:

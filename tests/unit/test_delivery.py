@@ -48,6 +48,17 @@ def test_a_stream_goes_out_as_it_comes() -> None:
     }
 
 
+def test_the_last_words_say_that_the_end_follows() -> None:
+    wire = delivered(HELLO, 1.0, END).wire
+    assert [message.get("end_follows", False) for message in wire.sent] == [False, False, True, False]
+
+
+def test_so_does_an_error_that_ends_the_stream() -> None:
+    wire = delivered(HELLO, 700.0, END).wire
+    assert wire.frames[-1] == (600.0, b"error request_timeout\n")
+    assert [message.get("end_follows", False) for message in wire.sent[-2:]] == [True, False]
+
+
 def test_a_whole_answer_goes_out_in_one_piece_at_its_end() -> None:
     wire = delivered(1.0, HELLO, 60.0, [TextDelta("you")], END, stream=False).wire
     assert (wire.status, wire.body) == (200, b"all of begun Hello you usageseen finished")
@@ -109,6 +120,12 @@ def test_the_first_silence_is_no_longer_than_the_others() -> None:
 def test_no_ping_while_something_is_sent() -> None:
     wire = delivered(14.0, HELLO, *[9.0, [TextDelta("on")]] * 20, END).wire
     assert PING not in wire.bodies
+
+
+def test_no_ping_behind_the_last_words_while_the_work_ends() -> None:
+    wire = delivered(HELLO, 9.0, END, 5.0).wire
+    assert wire.frames == [(0.0, b"begun\nHello\n"), (9.0, b"usageseen\nfinished\n")]
+    assert wire.times[-1] == 14.0
 
 
 def test_no_ping_into_a_whole_answer() -> None:
