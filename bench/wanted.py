@@ -120,13 +120,14 @@ def versions(litellm: str | None) -> dict[str, str]:
     found = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "commit": _said("git", "rev-parse", "--short", "HEAD") + ("+" if _said("git", "status", "--porcelain") else ""),
-        "python": platform.python_version(),
+        "python": platform.python_version() + (" of the system" if sys.base_prefix == "/usr" else ""),
         "machine": f"{len(CORES)} cores, {_processor()}",
         "nginx": _said("nginx", "-v").rpartition("/")[2],
     }
     if litellm:
         code = "from importlib.metadata import version; print(version('litellm'))"
-        found["litellm"] = _said(str(Path(litellm).with_name("python")), "-c", code)
+        python = Path(litellm).absolute().with_name("python")  # we ask from a folder of our own
+        found["litellm"] = _said(str(python), "-c", code)
     return found | {name: version(name) for name in PACKAGES}
 
 

@@ -160,6 +160,8 @@ class _Outgoing:
         self._telling.see(batch)
         if not stream.started and not await self._may_start(stream, batch):
             return False
+        if self._before_model:
+            self._before_model = all(isinstance(event, _OF_SEARCH) for event in batch)
         over = type(batch[-1]) is Finished
         data = await self._writer.end(batch) if over else self._writer.feed(batch)
         if data:
@@ -182,7 +184,6 @@ class _Outgoing:
             self._begin_searching(stream, first)
         if type(last := batch[-1]) is Failed:
             return await self._send_failure(stream, last)
-        self._before_model = self._before_model and all(isinstance(event, _OF_SEARCH) for event in batch)
         return True
 
     def _begin_searching(self, stream: AnswerStream, event: SearchedFirst) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ import pytest
 from proxy.context import RequestContext
 from proxy.serving.delivery import Delivery
 from proxy.serving.event_stream import EventStream
-from proxy.values.events import Event, Failed, Finished, SearchedFirst, TextDelta
+from proxy.values.events import Event, Failed, Finished, SearchedFirst, TakeBatch, TextDelta
 from proxy.values.request import SEARCH_HEADER
 from proxy.values.sse import PING
 from proxy.watching.observer import Observer
@@ -120,6 +120,27 @@ class Wire:
         return bytes(message["body"])
 
 
+class FedBatches:
+    """Batches that could also be had in the moment in which they come. None ever comes so; it notes the seconds in
+    which it was asked."""
+
+    def __init__(self, batches: AsyncGenerator[list[Event], None]) -> None:
+        self._batches = batches
+        self.asked: list[float] = []
+
+    def __aiter__(self) -> AsyncIterator[list[Event]]:
+        return self
+
+    def __anext__(self) -> Awaitable[list[Event]]:
+        return self._batches.__anext__()
+
+    def aclose(self) -> Awaitable[None]:
+        return self._batches.aclose()
+
+    async def feed(self, take: TakeBatch) -> None:
+        self.asked.append(asyncio.get_running_loop().time())
+
+
 class Answer:
     """One delivery of scripted events. `deadline` in seconds from now."""
 
@@ -138,6 +159,7 @@ class Answer:
         self.wire = Wire(slow)
         self.observer = Observer()
         self.closed = False  # is the work behind the events over?
+        self.batches = FedBatches(self._events())
         self._steps = steps
         self._stream = stream
         self._deadline = deadline
@@ -150,7 +172,7 @@ class Answer:
         deadline = asyncio.get_running_loop().time() + self._deadline
         context = RequestContext("req_1", Dialect(), deadline, self.observer)  # type: ignore[arg-type]
         await Delivery(lambda: self._stopping).deliver(
-            context, self.wire.send, self._events(), Writer(self._keeping), DECIDED, self._open_stream()
+            context, self.wire.send, self.batches, Writer(self._keeping), DECIDED, self._open_stream()
         )
 
     def _open_stream(self) -> EventStream | None:

@@ -308,6 +308,12 @@ def test_what_takes_long_behind_a_search_first_is_heard_of_after_15_seconds(slow
     assert wire.frames == [*late, (21.0, b"error busy\n")]
 
 
+@pytest.mark.parametrize("search", [3.0, 17.0], ids=["at_once", "behind_a_ping"])
+def test_words_behind_a_search_first_are_taken_in_the_moment_in_which_they_come(search: float) -> None:
+    answer = delivered([SearchedFirst(True)], SEARCHING, search, FOUND, [TextDelta("Hello")], END)
+    assert answer.batches.asked[0] == search
+
+
 def test_a_search_that_is_still_looked_for_pings_as_everything_else() -> None:
     wire = delivered([SearchedFirst(True)], 20.0, SEARCHING, FOUND, [TextDelta("Hello")], END).wire
     assert wire.frames[0] == (15.0, PING)

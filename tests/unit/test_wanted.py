@@ -54,3 +54,15 @@ def test_a_floor_of_nothing_is_no_measure(tmp_path: Path) -> None:
     table = shown(tmp_path, [row(name, "paced", 0, ttft_p50=value) for name, value in values.items()])
     (line,) = (cells for cells in table if cells[0] == "added first token p50, paced, ms")
     assert line[6:] == ["–", "≤ 1.3× relay", "–"]
+
+
+def test_a_rival_is_named_with_its_version_wherever_one_stands(tmp_path: Path) -> None:
+    python = tmp_path / "env" / "bin" / "python"  # beside the rival's console script
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\necho 9.8.7\n")
+    python.chmod(0o755)
+    shown = "print(wanted.versions('env/bin/litellm')['litellm'])"
+    code = f"import sys; sys.path.insert(0, sys.argv[1]); import wanted; {shown}"
+    command = [sys.executable, "-c", code, str(SCRIPT.parent)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("9.8.7\n", "")
