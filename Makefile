@@ -69,7 +69,7 @@ check: install
 
 bench: install bench/fake bench/load $(BENCH_ENV)/.made $(if $(RIVAL),.venv-litellm/.made)
 	@$(BENCH_ENV)/bin/python -m compileall -q proxy tools providers
-	$(BENCH_ENV)/bin/python bench/run.py --groundwire $(BENCH_ENV)/bin/groundwire $(if $(RIVAL),$(RIVALS))
+	$(BENCH_ENV)/bin/python bench/run.py --groundwire $(BENCH_ENV)/bin/groundwire $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(RIVAL),$(RIVALS))
 
 load: install bench/fake bench/load
 	.venv/bin/python bench/loads.py --groundwire .venv/bin/groundwire $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short)
