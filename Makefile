@@ -2,7 +2,7 @@
 #
 #   make demo       see it work, on embedded parts only        make test     the whole test suite
 #   make install    .venv/ with the console script             make check    format, lint, types
-#   make serve      the proxy                                  make bench    what it costs; RIVAL=1 beside others
+#   make serve      the proxy                                  make bench    what it costs; RIVAL=1 beside others (ROUNDS=3)
 #   make docs       the tables of settings in docs/, from the models that read them
 #   make faults     the tests of faults, and docs/faults.md made from them
 #   make load       overload, floods, slow readers, …         make soak     20 minutes with 5 % faults (MINUTES=20)
@@ -18,9 +18,10 @@ PYTHON ?= python3
 CFLAGS ?= -O2 -Wall -Wextra -Wno-sign-compare
 SOURCES := proxy tools providers tests bench docs .ci
 # nginx is the system's build, so the Pythons measured beside it are too, where that is new enough: one that pyenv compiled
-# without optimisations costs a quarter more. BENCH_ENV=.venv measures Groundwire and the relay on the Python of .venv.
+# without optimisations costs a sixth to a quarter more. BENCH_ENV=.venv measures Groundwire and the relay on .venv's Python.
 BENCH_ENV ?= .venv-bench
-BENCH_PYTHON = $(shell /usr/bin/python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo /usr/bin/python3 || echo $(PYTHON))
+BENCH_PYTHON = $(shell /usr/bin/python3 -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+  && echo /usr/bin/python3 || echo .venv/bin/python)
 RIVALS := --floors --litellm .venv-litellm/bin/litellm --scenarios json16,burst,paced,tooljson --keep
 NODE_CLIENTS := tests/clients/node
 NODE_PROGRAMS := tests/programs/node

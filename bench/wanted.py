@@ -5,7 +5,7 @@ versions that they are about. Run as a script it shows a stored run again.
 """
 
 import json
-import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -20,6 +20,10 @@ from targets import DIRECT, FORWARDED, LITELLM, LITELLM_SEARCH, NGINX, OURS, REL
 
 RESULTS = HERE / "results"
 COLUMNS = {NGINX: "nginx", RELAY: "relay", FORWARDED: "Groundwire, forwarded", OURS: "Groundwire", LITELLM: "LiteLLM"}
+_PYTHON = """\
+import platform, sys
+print(platform.python_version() + (" of the system" if sys.base_prefix == "/usr" else ""))
+"""
 PACKAGES = ("aiohttp", "uvicorn", "uvloop", "httptools", "starlette", "httpx")
 
 
@@ -120,14 +124,16 @@ def versions(litellm: str | None) -> dict[str, str]:
     found = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "commit": _said("git", "rev-parse", "--short", "HEAD") + ("+" if _said("git", "status", "--porcelain") else ""),
-        "python": platform.python_version() + (" of the system" if sys.base_prefix == "/usr" else ""),
+        "python": _said(sys.executable, "-c", _PYTHON),
         "machine": f"{len(CORES)} cores, {_processor()}",
         "nginx": _said("nginx", "-v").rpartition("/")[2],
     }
     if litellm:
         code = "from importlib.metadata import version; print(version('litellm'))"
-        python = Path(litellm).absolute().with_name("python")  # we ask from a folder of our own
-        found["litellm"] = _said(str(python), "-c", code)
+        python = (
+            Path(shutil.which(litellm) or litellm).absolute().with_name("python")
+        )  # we ask from a folder of our own
+        found["litellm"] = f"{_said(str(python), '-c', code)} on Python {_said(str(python), '-c', _PYTHON)}"
     return found | {name: version(name) for name in PACKAGES}
 
 
@@ -143,8 +149,9 @@ def keep(rows: Sequence[Row], about: dict[str, str], report: str) -> Path:
 def page(rows: Sequence[Row], about: dict[str, str]) -> str:
     rounds = 1 + max(row["round"] for row in rows)
     said = ", ".join(f"{name} {value}" for name, value in about.items() if value and name not in ("date", "machine"))
+    command = "make bench RIVAL=1" + ("" if rounds == 3 else f" ROUNDS={rounds}")
     return (
-        f"# {about['date']}\n\n`make bench RIVAL=1`, medians of {rounds} interleaved rounds, one core for the target; "
+        f"# {about['date']}\n\n`{command}`, medians of {rounds} interleaved rounds, one core for the target; "
         f"{about['machine']}. {said}. A commit with a + had changes that were not committed.\n\n{table(rows)}\n\n"
         "Bold: not yet what is wanted. First token: what is added to the direct run."
     )

@@ -310,8 +310,8 @@ def test_what_takes_long_behind_a_search_first_is_heard_of_after_15_seconds(slow
 
 @pytest.mark.parametrize("search", [3.0, 17.0], ids=["at_once", "behind_a_ping"])
 def test_words_behind_a_search_first_are_taken_in_the_moment_in_which_they_come(search: float) -> None:
-    answer = delivered([SearchedFirst(True)], SEARCHING, search, FOUND, [TextDelta("Hello")], END)
-    assert answer.batches.asked[0] == search
+    answer = delivered([SearchedFirst(True)], SEARCHING, search, FOUND, 1.0, [TextDelta("Hello")], 1.0, END)
+    assert answer.batches.asked[:1] == [search + 1.0]
 
 
 def test_a_search_that_is_still_looked_for_pings_as_everything_else() -> None:

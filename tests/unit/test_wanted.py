@@ -65,4 +65,4 @@ def test_a_rival_is_named_with_its_version_wherever_one_stands(tmp_path: Path) -
     code = f"import sys; sys.path.insert(0, sys.argv[1]); import wanted; {shown}"
     command = [sys.executable, "-c", code, str(SCRIPT.parent)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert (done.stdout, done.stderr) == ("9.8.7\n", "")
+    assert (done.stdout, done.stderr) == ("9.8.7 on Python 9.8.7\n", "")
