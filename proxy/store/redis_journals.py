@@ -25,11 +25,14 @@ _AT_ONCE = 512 << 10  # bytes
 _ABANDONED = "abandoned"
 
 # Keys: the list, the lease, the wish to cancel. Behind the worker's token, two lifetimes and whether the work is over:
-# the pieces. A worker that was taken for dead hears so. Where nobody may publish, others look by themselves.
+# the pieces. A worker that was taken for dead hears so. Nothing of it is kept behind an end that somebody wrote over
+# its head. Where nobody may publish, others look by themselves.
 _SEND = """
 local holder = redis.call('get', KEYS[2])
 if holder and holder ~= ARGV[1] then return -1 end
-for i = 5, #ARGV do redis.call('rpush', KEYS[1], ARGV[i]) end
+if redis.call('lindex', KEYS[1], -1) ~= '' then
+    for i = 5, #ARGV do redis.call('rpush', KEYS[1], ARGV[i]) end
+end
 redis.call('pexpire', KEYS[1], ARGV[3])
 if ARGV[4] == '1' then redis.call('del', KEYS[2]) else redis.call('set', KEYS[2], ARGV[1], 'px', ARGV[2]) end
 if #ARGV > 4 then redis.pcall('publish', KEYS[1], '') end
@@ -52,11 +55,13 @@ end
 return {length, worked_on, found, 0}
 """
 _CANCEL = "redis.call('set', KEYS[1], '1', 'px', ARGV[1]) redis.pcall('publish', KEYS[1], '')"
+# Behind so many pieces; not if there are more by now, as its numbers go on from the last of them.
 _WRITE_END = """
-if redis.call('llen', KEYS[1]) == 0 then return end
-redis.call('rpush', KEYS[1], ARGV[1], '')
-redis.call('pexpire', KEYS[1], ARGV[2])
+if redis.call('llen', KEYS[1]) ~= tonumber(ARGV[1]) then return 0 end
+redis.call('rpush', KEYS[1], ARGV[2], '')
+redis.call('pexpire', KEYS[1], ARGV[3])
 redis.pcall('publish', KEYS[1], '')
+return 1
 """
 
 
@@ -177,12 +182,17 @@ class RedisJournals:
         return bool(await self._ask("SET", _Names(owner, key).lease, _ABANDONED, "NX", "PX", life))
 
     async def write_end(self, owner: str, key: str, last_frames: Callable[[int], bytes]) -> None:
-        name = _Names(owner, key).pieces
-        last = await self._ask("LINDEX", name, -1)
-        with suppress(ValueError):
-            number = Piece.read(last if isinstance(last, bytes) else b"").next  # else there is none, or it has its end
+        name, life = _Names(owner, key).pieces, _milliseconds(EVENTS_KEPT)
+        written = False
+        while not written:
+            length = int(await self._ask("LLEN", name) or 0)
+            last = await self._ask("LINDEX", name, length - 1)
+            try:
+                number = Piece.read(last if isinstance(last, bytes) else b"").next
+            except ValueError:  # there is none, or it has its end
+                return
             end = Piece(number, last_frames(number))
-            await self._ask("EVAL", _WRITE_END, 1, name, end.written(), _milliseconds(EVENTS_KEPT))
+            written = bool(await self._ask("EVAL", _WRITE_END, 1, name, length, end.written(), life))
 
     async def drop(self, owner: str, key: str) -> None:
         await self._own.drop(owner, key)

@@ -224,6 +224,40 @@ async def test_a_worker_that_was_taken_for_dead_hears_so(redis: RedisServer) -> 
         assert await all_of(other) == FRAMES[0] + FRAMES[1]
 
 
+async def test_nothing_comes_behind_an_end_that_was_written_over_a_workers_head(redis: RedisServer) -> None:
+    """It has more to say when it goes on, and an end of its own."""
+    async with two(redis) as (one, other):
+        journal = await one.open(O, K, FRAMES[0])
+
+        def last_frames(number: int) -> bytes:
+            if number == 1:
+                one.write(journal, FRAMES[1])  # too late to be counted
+            return FRAMES[5]
+
+        await other.write_end(O, K, last_frames)
+        one.write(journal, FRAMES[2], last=True)
+        await one.close(journal)
+        seen = await all_of(other)
+        assert seen.replace(FRAMES[1], b"") == FRAMES[0] + FRAMES[5]  # it may have come first: then it counts
+        assert not await other.is_worked_on(O, K)
+
+
+@pytest.mark.parametrize("over", [False, True], ids=["a_piece", "its_end"])
+async def test_what_a_worker_brings_while_its_end_is_written(redis: RedisServer, over: bool) -> None:
+    """`write_end` asks for the last frames between its look and its write: just then something arrives."""
+    async with two(redis) as (one, other):
+        journal = await one.open(O, K, FRAMES[0])
+
+        def last_frames(number: int) -> bytes:
+            if number == 1:
+                redis.ask("RPUSH", LIST, "1 " + FRAMES[1].decode(), *([""] if over else []))
+            return FRAMES[number]
+
+        await other.write_end(O, K, last_frames)
+        assert await all_of(other) == b"".join(FRAMES[: 2 if over else 3])
+        await one.close(journal)
+
+
 async def test_a_silent_redis_stops_no_work_and_hears_all_of_it_later(redis: RedisServer) -> None:
     async with two(redis, lease=1.2, timeout=0.2) as (one, other):
         journal = await one.open(O, K, FRAMES[0])
