@@ -130,10 +130,9 @@ def versions(litellm: str | None) -> dict[str, str]:
     }
     if litellm:
         code = "from importlib.metadata import version; print(version('litellm'))"
-        python = (
-            Path(shutil.which(litellm) or litellm).absolute().with_name("python")
-        )  # we ask from a folder of our own
-        found["litellm"] = f"{_said(str(python), '-c', code)} on Python {_said(str(python), '-c', _PYTHON)}"
+        script = Path(shutil.which(litellm) or litellm).absolute()  # we ask from a folder of our own
+        python = str(script.with_name("python"))
+        found["litellm"] = f"{_said(python, '-c', code)} on Python {_said(python, '-c', _PYTHON)}"
     return found | {name: version(name) for name in PACKAGES}
 
 
