@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from ..context import context_of
+from ..values.errors import crashed
 from ..values.events import Failed
 from . import heads
 from .admission import ALWAYS_OPEN
@@ -157,8 +158,7 @@ class Connection(HttpToolsProtocol):
             self._ignore_upgrade(data[upgrade.args[0] :])
             return
         except httptools.HttpParserError as error:
-            reason = error.__context__
-            self._refuse(reason.failed if isinstance(reason, HeadRefused) else heads.malformed())
+            self._refuse(_failure_of(error))
             return
         if self._moved:
             self._unmoved = 0
@@ -223,13 +223,14 @@ class Connection(HttpToolsProtocol):
         scope = head.request(self._own)
         if self._spare and scope["raw_path"] not in _PROBES:
             raise heads.no_place()
-        self._at, self._moved = _BODY, True
         self._lines = 0
         self._continues, self._upgrading = head.continues, parser.should_upgrade()
         last = self._upgrading or self._spare or self._others.draining or version == "1.0"
         kept = not last and parser.should_keep_alive()
         complete = self.on_response_complete
-        self._begin(Exchange(scope, self._outlet, self.flow, self.server_state, complete, head.continues, kept))
+        cycle = Exchange(scope, self._outlet, self.flow, self.server_state, complete, head.continues, kept)
+        self._at, self._moved = _BODY, True
+        self._begin(cycle)
 
     def _begin(self, cycle: Exchange) -> None:
         answered, self.cycle = self._answered, cycle
@@ -262,11 +263,11 @@ class Connection(HttpToolsProtocol):
         if self._upgrading:  # the parser's mistake
             self._upgrading = False
             return
-        self._at = _BETWEEN
         if self.cycle.response_complete:
             self._wait_in(self._others.idle)
         else:
             self.cycle.end_body()
+        self._at = _BETWEEN  # last: if anything above raises, it is this request that is answered with a 500
 
     # The answer's side
 
@@ -386,3 +387,15 @@ class Connection(HttpToolsProtocol):
                 context_of(self._answering.scope).observer.fail("client_stalled")
         log.info("a client took nothing for %g s and was cut off", self._others.limits.write_timeout)
         self.transport.abort()
+
+
+def _failure_of(error: httptools.HttpParserError) -> Failed:
+    """What the client is answered when the parser gives up. The parser wraps what a callback raises: our refusals, the
+    parser's own errors, and anything else, which is a bug of ours."""
+    reason = error.__context__
+    if isinstance(reason, HeadRefused):
+        return reason.failed
+    if isinstance(error, httptools.HttpParserCallbackError) and not isinstance(reason, httptools.HttpParserError):
+        log.error("reading a request failed", exc_info=reason or error)
+        return crashed()
+    return heads.malformed()

@@ -93,27 +93,35 @@ async def _secret() -> bytes:
     return b"s"
 
 
-def heard(pieces: Iterable[bytes], *, listeners: Sequence[Listener] = (), **server: Any) -> Heard:
+def heard(
+    pieces: Iterable[bytes], *, listeners: Sequence[Listener] = (), kind: type[Connection] = Connection, **server: Any
+) -> Heard:
     """What is answered if exactly these pieces are read, one after the other."""
-    return asyncio.run(_talk(pieces, listeners, ServerConfig(**server)))
+    return asyncio.run(_talk(pieces, listeners, kind, ServerConfig(**server)))
 
 
 def accepted(
-    server: ServerConfig, state: ServerState, listeners: Sequence[Listener] = (), app: ASGIApp = say_back
+    server: ServerConfig,
+    state: ServerState,
+    listeners: Sequence[Listener] = (),
+    app: ASGIApp = say_back,
+    kind: type[Connection] = Connection,
 ) -> tuple[Connection, OpenConnections, Transport]:
     """A connection that the listener has taken in, and that the event loop has not made yet."""
     keys = ClientKeys(server.keys, _secret)
     edge = Edge(app, server, keys, lambda path, headers: ChatDialect(), listeners)
     config = uvicorn.Config(edge, http="httptools", ws="none", lifespan="off", log_config=None, proxy_headers=False)
     others = OpenConnections(ConnectionLimits.of(server, 1024))
-    connection = Connection(config, state, {}, edge, others, "10.0.0.1")
+    connection = kind(config, state, {}, edge, others, "10.0.0.1")
     others.add(connection)
     return connection, others, Transport(connection)
 
 
-async def _talk(pieces: Iterable[bytes], listeners: Sequence[Listener], server: ServerConfig) -> Heard:
+async def _talk(
+    pieces: Iterable[bytes], listeners: Sequence[Listener], kind: type[Connection], server: ServerConfig
+) -> Heard:
     state = ServerState()
-    connection, others, transport = accepted(server, state, listeners)
+    connection, others, transport = accepted(server, state, listeners, kind=kind)
     connection.connection_made(transport)
     held = 0
     for piece in pieces:

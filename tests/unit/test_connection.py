@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from uvicorn.server import ServerState
 
 from proxy.config.settings import ServerConfig
+from proxy.serving.connection import Connection
 from proxy.watching.observer import Listener, Observer
 from tests.fakes.bad_heads import CHUNKED, GET, HOST, POST, SHAPES
 from tests.fakes.wire import Heard, accepted, heard, received, say_back
@@ -196,6 +197,52 @@ def test_a_small_body_in_single_bytes_is_no_offence() -> None:
     sized = POST + b"Content-Length: %d\r\n\r\n" % len(body)
     assert heard([sized, *bytewise(body)]).statuses == [200]
     assert heard([CHUNKED + b"1\r\n \r\n" * 3000 + b"0\r\n\r\n"]).statuses == [200]
+
+
+# A bug of ours
+
+
+def with_bug_in(callback: str) -> type[Connection]:
+    """A protocol whose callback raises what only a bug raises."""
+
+    def broken(self: Connection, *arguments: bytes) -> None:
+        raise KeyError("a bug")
+
+    return type("Broken", (Connection,), {callback: broken})
+
+
+@pytest.mark.parametrize(
+    "callback",
+    [
+        "on_message_begin",
+        "on_url",
+        "on_header",
+        "on_headers_complete",
+        "on_chunk_header",
+        "on_body",
+        "on_message_complete",
+    ],
+)
+async def test_a_bug_in_a_callback_is_a_500_with_a_traceback(callback: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Over a socket, as a client sees it: and never as if the client's request were malformed."""
+    told = Told()
+    connection, _, _ = accepted(ServerConfig(), ServerState(), [told], kind=with_bug_in(callback))
+    server = await asyncio.get_running_loop().create_server(lambda: connection, "127.0.0.1", 0)
+    async with server:
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(CHUNKED + b"5\r\nhello\r\n0\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+    connection.config.app.tell_ends()  # type: ignore[union-attr]
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 500 ")
+    assert json.loads(body)["error"]["code"] == "internal_error"
+    assert [line[2:] for line in told.lines] == [(500, "internal_error")]
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], KeyError)
+    assert record.exc_info[2] is not None
+    caplog.clear()
 
 
 # Several on one connection
