@@ -9,6 +9,7 @@ question at a time, an answer by length, by chunks or to the end, and a connecti
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,11 +17,27 @@ import httptools
 
 from .answer import Answer, BrokenOff, HungUp, NotHTTP, Take, WireError
 
+log = logging.getLogger("groundwire")
+
 _MOST_WAITING = 32 * 1024  # bytes that may wait for a slow client before the model's server has to
 _LARGEST_HEAD = 64 * 1024
 _MOST_HEADERS = 200
 _STATUSES = range(600)  # that HTTP knows
 _NO_STATUS = 502  # what any other one counts as (RFC 9110, 15): nobody could hand it on
+# Headers that have one value: where a server repeats one, the last counts.
+_SINGLE = frozenset(
+    {
+        b"content-type",
+        b"content-length",
+        b"content-disposition",
+        b"date",
+        b"location",
+        b"retry-after",
+        b"retry-after-ms",
+        b"x-should-retry",
+        b"openai-processing-ms",
+    }
+)
 _LOOK_EVERY = 5.0  # seconds between two looks at how long somebody has waited
 _FOREVER = float("inf")
 
@@ -34,10 +51,8 @@ class Wire(asyncio.BaseProtocol):
         self._transport: asyncio.Transport | None = None
         self._source: asyncio.Transport | None = None  # what is paused where nobody takes what comes
         self._parts: list[bytes] = []  # of the body, not read yet
-        self._headers: dict[bytes, bytes] = {}
-        # Called by the parser for every header and every piece of a body, without a function of ours between.
-        self.on_header = self._headers.__setitem__
-        self.on_body = self._parts.append
+        self._headers: list[tuple[bytes, bytes]] = []
+        self.on_body = self._parts.append  # called by the parser for every piece, without a function of ours between
         self._parser = httptools.HttpResponseParser(self)
         self._head: asyncio.Future[Answer] | None = None  # awaited by whoever has asked
         self._answer: Answer | None = None  # whose body is under way
@@ -118,8 +133,7 @@ class Wire(asyncio.BaseProtocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            reason = error.__context__
-            self._fail(reason if isinstance(reason, WireError) else NotHTTP(str(error)))
+            self._fail(_failure_of(error))
             return
         if self._answer is None:
             if self._head is not None:
@@ -176,14 +190,20 @@ class Wire(asyncio.BaseProtocol):
         if self._head is None:
             raise NotHTTP("it sent what nobody had asked for")
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name, value))
+
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        headers = {}
-        for name, value in self._headers.items():
-            headers[name.lower()] = value
-        self._headers.clear()
-        if len(headers) > _MOST_HEADERS or sum(map(len, headers.values())) > _LARGEST_HEAD:
+        if len(self._headers) > _MOST_HEADERS or sum([len(value) for _, value in self._headers]) > _LARGEST_HEAD:
             raise NotHTTP("its head is too large")
+        headers: dict[bytes, bytes] = {}
+        for spelling, value in self._headers:
+            name = spelling.lower()
+            if name in headers and name not in _SINGLE:  # RFC 9110, 5.3: the same as one line
+                value = headers[name] + b", " + value
+            headers[name] = value
+        self._headers.clear()
         if status < 200 or self._head is None:  # the answer is still to come
             return
         self._answer = answer = Answer(self, status if status in _STATUSES else _NO_STATUS, headers)
@@ -280,3 +300,17 @@ class SecureWire(Wire, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._read(data)
+
+
+def _failure_of(error: Exception) -> Exception:
+    """What the parser's error means. It wraps what a callback raises: a `WireError` of ours, or a bug, which must not
+    look like an answer that is not HTTP."""
+    reason = error.__context__
+    if isinstance(reason, WireError):
+        return reason
+    if isinstance(error, httptools.HttpParserCallbackError) and not isinstance(reason, httptools.HttpParserError):
+        log.error("reading an answer failed", exc_info=reason or error)  # here, because nobody may be waiting
+        bug = RuntimeError("reading an answer failed")
+        bug.__cause__ = reason
+        return bug
+    return NotHTTP(str(error))

@@ -23,6 +23,8 @@ OF_ONE_REQUEST: Mapping[bytes, bytes] = {
     for name in (b"content-length", b"traceparent", b"tracestate")
     for spelling in (name, name.title(), name.capitalize())
 }
+# Headers that hold a list: repeated, they mean the same as one line with all of them (RFC 9110, 5.3).
+_LISTS = frozenset({b"accept", b"accept-language", b"anthropic-beta", b"openai-beta"})
 _NAME = "groundwire.head"
 
 
@@ -40,8 +42,11 @@ class RequestHead:
         self.named: dict[bytes, list[bytes]] = {}  # the values of each header
         for name, value in scope["headers"]:
             self.named.setdefault(name, []).append(value)
-        # The same as text; of a header that is repeated the last.
-        self.readable = {name.decode("latin-1"): values[-1].decode("latin-1") for name, values in self.named.items()}
+        # The same as text; of a repeated header the last, unless it is a list.
+        self.readable = {
+            name.decode("latin-1"): (b", ".join(values) if name in _LISTS else values[-1]).decode("latin-1")
+            for name, values in self.named.items()
+        }
         self.dialect: Dialect | None = None
         self.origin = b""  # of the page that sends it, if that may read the answer
         self.identity: Identity | None = None  # of its caller, once a request with it was let in

@@ -11,6 +11,7 @@ import pytest
 from providers.web.answer import BrokenOff, HungUp, NotHTTP
 from providers.web.connections import Connections, ConnectTimeout, NotConnected, ProxyFailed
 from providers.web.egress import DIRECT, Egress, Proxy
+from providers.web.wire import ClearWire, Wire
 from tests.fakes.scripted_server import CHUNKED, EARLY, SIZED, TO_THE_END, Flood, saying, serving, whole
 
 
@@ -54,6 +55,47 @@ async def test_an_answer_without_a_length_ends_with_its_connection() -> None:
         assert await whole(await server.ask()) == b"hello world"
         assert await whole(await server.ask()) == b"hello world"
     assert server.opened == 2
+
+
+async def test_repeated_headers_are_one_list_in_their_order_and_single_ones_the_last() -> None:
+    """RFC 9110, 5.3."""
+    lines = b"X-RateLimit-Policy: 1;w=1\r\nRetry-After: 1\r\nx-ratelimit-policy: 9;w=60\r\nRetry-After: 2\r\n"
+    async with serving(saying(SIZED.replace(b"\r\n\r\n", b"\r\n" + lines + b"\r\n"))) as server:
+        answer = await server.ask()
+        assert answer.header(b"x-ratelimit-policy") == "1;w=1, 9;w=60"
+        assert answer.header(b"retry-after") == "2"
+        assert await whole(answer) == b"hello world"
+
+
+async def test_repeated_headers_have_an_end() -> None:
+    many = b"Link: </x>\r\n" * 201
+    async with serving(saying(SIZED.replace(b"\r\n\r\n", b"\r\n" + many + b"\r\n"))) as server:
+        with pytest.raises(NotHTTP, match="head is too large"):
+            await server.ask()
+
+
+class BrokenWire(ClearWire):
+    """Its callback raises what only a bug raises."""
+
+    def on_headers_complete(self) -> None:
+        raise KeyError("a bug")
+
+
+class BrokenConnections(Connections):
+    def _new_wire(self) -> Wire:
+        return BrokenWire(self._take_back, memoryview(bytearray(1024)))
+
+
+async def test_a_bug_in_a_callback_is_not_blamed_on_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(saying(SIZED)) as server:
+        broken = BrokenConnections(f"http://127.0.0.1:{server.port}", {}, DIRECT, 5.0)
+        with pytest.raises(RuntimeError) as raised:
+            await broken.ask("POST", "/", {}, b"{}", 30.0)
+        broken.close()
+    assert isinstance(raised.value.__cause__, KeyError)
+    (record,) = [record for record in caplog.records if record.name == "groundwire"]
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], KeyError)
 
 
 async def test_headers_are_found_in_lower_case() -> None:

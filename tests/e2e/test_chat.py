@@ -346,6 +346,25 @@ def test_a_listed_path_goes_only_to_those_who_list_it(config: dict[str, Any], mo
             assert {head["openai-beta"] for head in other.heads} == {"x"}
 
 
+def test_repeated_headers_of_an_answer_all_come_down(proxy: Groundwire, model: ModelServer) -> None:
+    limits = {"x-ratelimit-policy": "burst;w=1", "X-RateLimit-Policy": "sustained;w=60", "Set-Cookie": "session=theirs"}
+    model.script(Turn(body=b'{"data": []}', headers=limits))
+    answer = httpx.post(f"{proxy.url}/embeddings", json={"model": "m", "input": "x"}, timeout=10)
+    assert answer.headers["x-ratelimit-policy"] == "burst;w=1, sustained;w=60"
+    assert "set-cookie" not in answer.headers, "a session of the operator's, and nobody else's"
+    model.script(Turn(status=400, body=b'{"error": {"message": "no", "type": "t", "code": "c"}}', headers=limits))
+    refused = httpx.post(f"{proxy.url}/embeddings", json={"model": "m", "input": "x"}, timeout=10)
+    assert refused.status_code == 400
+    assert refused.headers["x-ratelimit-policy"] == "burst;w=1, sustained;w=60"
+
+
+def test_repeated_headers_of_a_request_all_go_up(proxy: Groundwire, model: ModelServer) -> None:
+    model.script(Turn(body=b'{"data": []}'))
+    headers = [("content-type", "application/json"), ("openai-beta", "a=v1"), ("openai-beta", "b=v2")]
+    httpx.post(f"{proxy.url}/embeddings", content=b'{"model":"m","input":"x"}', headers=headers, timeout=10)
+    assert model.heads[0]["openai-beta"] == "a=v1, b=v2"
+
+
 def test_streams_that_are_not_completions_are_left_alone(proxy: Groundwire, model: ModelServer) -> None:
     events = b'data: {"type":"image_generation.completed"}\n\n'
     model.script(Turn(body=events, content_type="text/event-stream"))

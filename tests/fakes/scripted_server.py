@@ -26,6 +26,7 @@ class Server:
     """`heads` are those of the questions that came, `opened` how many connections."""
 
     connections: Connections
+    port: int
     heads: list[bytes] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
     opened: int = 0
@@ -59,7 +60,7 @@ async def serving(say: Say, connect_timeout: float = 5.0) -> AsyncIterator[Serve
     listener = await asyncio.start_server(talk, "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
     always = {"User-Agent": "test", "Authorization": "Bearer ours"}
-    server = Server(Connections(f"http://127.0.0.1:{port}", always, DIRECT, connect_timeout))
+    server = Server(Connections(f"http://127.0.0.1:{port}", always, DIRECT, connect_timeout), port)
     try:
         yield server
     finally:
