@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import parse_qsl
 
 import orjson
 from starlette.types import Receive, Scope, Send
@@ -19,6 +18,7 @@ from ..context import context_of
 from ..upstreams.directory import UpstreamDirectory
 from ..values.errors import quoted, refuse
 from .delivery import send_json
+from .request_head import query_of
 
 VERSION = "anthropic-version"  # a header that only clients of Anthropic's API send
 _LARGEST_PAGE = 1000
@@ -39,7 +39,7 @@ class ModelsRoute:
         wanted = scope["path_params"].get("id")
         anthropic = VERSION in context.headers
         if wanted is None:
-            query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+            query = {name: value for name, value in query_of(scope).items() if value}
             listed = _anthropic_page(models, query) if anthropic else {"object": "list", "data": models}
             await send_json(send, 200, orjson.dumps(listed))
             return

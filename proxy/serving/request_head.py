@@ -6,12 +6,13 @@ about it too. Handed what the parser found; hands on a scope for each request, o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 from starlette.types import Scope
 
 from ..callers.keys import Identity
 from ..values.dialect import Dialect
+from ..values.errors import refuse
 from .heads import FramingHeaders, path_and_query
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
@@ -77,6 +78,14 @@ def read_head(method: bytes, version: str, target: bytes, sent: RawHeaders, conn
         "headers": headers,
     }
     return RequestHead(scope, continues=framing.continues)
+
+
+def query_of(scope: Scope) -> dict[str, str]:
+    """The parameters of a request's address, decoded; of a repeated one the last."""
+    try:
+        return dict(parse_qsl(scope["query_string"].decode("ascii"), keep_blank_values=True, max_num_fields=100))
+    except ValueError:
+        raise refuse(400, "The address of the request has a query that cannot be read.", code="bad_request") from None
 
 
 def head_of(scope: Scope) -> RequestHead:

@@ -5,7 +5,6 @@ that the edge let in; hands out rows of the last ones.
 from __future__ import annotations
 
 import re
-from urllib.parse import parse_qsl
 
 import orjson
 from starlette.types import Receive, Scope, Send
@@ -14,6 +13,7 @@ from ..values.errors import refuse
 from ..values.request_records import KEPT_REQUESTS
 from ..watching.recent_requests import RecentRequests
 from .delivery import send_json
+from .request_head import query_of
 from .status_routes import check_admin
 
 _NUMBER = re.compile(r"[0-9]{1,9}")
@@ -50,7 +50,7 @@ class RequestRoute:
 
 
 def _limit(scope: Scope) -> int:
-    said = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+    said = query_of(scope)
     for name in said:
         if name != "limit":
             raise refuse(400, f"There is no `{name}` here; valid is limit.", param=name, code="unknown_parameter")

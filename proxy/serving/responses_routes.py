@@ -16,10 +16,11 @@ from starlette.types import Receive, Scope, Send
 from ..context import RequestContext, context_of
 from ..dialects.responses.background import BackgroundResponses
 from ..dialects.responses.state import ResponseState
-from ..values.errors import RequestError, refuse, shutting_down
+from ..values.errors import RequestError, quoted, refuse, shutting_down
 from .delivery import send_json, while_connected
 from .event_stream import EventStream
 from .followed_events import Followers, send_events
+from .request_head import query_of
 
 _NUMBER = re.compile(r"[0-9]{1,15}")
 
@@ -35,7 +36,7 @@ class StoredResponses:
         self._followers = Followers()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        context, query = context_of(scope), _query(scope["query_string"])
+        context, query = context_of(scope), query_of(scope)
         if _wants_stream(scope, query):
             after = _starting_after(query)
             with self._followers.one_more(context.caller.line):
@@ -77,10 +78,6 @@ class StoredResponses:
             raise
 
 
-def _query(sent: bytes) -> dict[str, str]:
-    return dict(part.partition("=")[::2] for part in sent.decode("latin-1").split("&"))
-
-
 def _wants_stream(scope: Scope, query: Mapping[str, str]) -> bool:
     plain = scope["method"] == "GET" and not scope["path"].endswith("/input_items")
     return plain and query.get("stream", "").lower() in ("true", "1")
@@ -103,9 +100,10 @@ def _page(items: Sequence[dict[str, Any]], query: Mapping[str, str]) -> dict[str
     if after := query.get("after"):
         places = [at for at, item in enumerate(listed) if item["id"] == after]
         if not places:
-            raise refuse(400, f"There is no item '{after}' to go on from.", param="after", code="invalid_value")
+            raise refuse(400, f"There is no item {quoted(after)} to go on from.", param="after", code="invalid_value")
         listed = listed[places[0] + 1 :]
-    limit = int(query["limit"][:4]) if query.get("limit", "").isdigit() else 20
+    said = query.get("limit", "")
+    limit = int(said[:4]) if said.isascii() and said.isdigit() else 20
     shown = listed[: max(1, min(limit, 100))]
     ends = {"first_id": shown[0]["id"] if shown else None, "last_id": shown[-1]["id"] if shown else None}
     return {"object": "list", "data": shown, **ends, "has_more": len(shown) < len(listed)}

@@ -11,7 +11,6 @@ import re
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Mapping, Sequence
-from urllib.parse import parse_qs
 
 import orjson
 from starlette.types import Message, Receive, Scope
@@ -39,15 +38,6 @@ def searches_by_get(scope: Scope) -> bool:
 def known_path(scope: Scope) -> str:
     """Where its dialect and what it needs are looked up: a search at the root is the same as any other."""
     return "/search" if searches_by_get(scope) else str(scope["path"])
-
-
-def query_of(scope: Scope) -> dict[str, str]:
-    """The parameters of a GET; of one that is repeated the last."""
-    try:
-        given = parse_qs(scope["query_string"].decode("ascii"), keep_blank_values=True, max_num_fields=100)
-    except ValueError:
-        raise refuse(400, "The address of the request has a query that cannot be read.", code="bad_request") from None
-    return {name: values[-1] for name, values in given.items()}
 
 
 def check_page(scope: Scope, headers: Headers, *, listed: bool) -> None:

@@ -13,7 +13,8 @@ from ..dialects.searxng import SearxngSearch
 from ..house import House
 from ..values.errors import refuse
 from .delivery import send_json, while_connected
-from .search_engine_clients import query_of, searches_by_get
+from .request_head import query_of
+from .search_engine_clients import searches_by_get
 from .search_engine_tools import EngineTools
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date
-from urllib.parse import parse_qsl
 
 import orjson
 from starlette.types import Receive, Scope, Send
@@ -14,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from ..callers.usage import UsageBook
 from ..values.errors import refuse
 from .delivery import send_json
+from .request_head import query_of
 from .status_routes import check_admin
 
 _KNOWN = ("key", "from", "to")
@@ -25,7 +25,7 @@ class UsageRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         check_admin(scope)
-        said = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        said = query_of(scope)
         for name in said:
             if name not in _KNOWN:
                 text = f"There is no `{name}` here; valid are {', '.join(_KNOWN)}."

@@ -18,6 +18,7 @@ from tests.e2e.test_mixed_turns import last_read
 from tests.e2e.test_responses import HOSTED, LINK, QUESTION, SEARCH, USER, WEATHER, error_of, post, respond
 from tests.fakes.groundwire import Groundwire
 from tests.fakes.model import ModelServer, Turn, text
+from tests.fakes.raw_client import exchange, status_of
 from tests.unit.responses_scripts import text_of
 
 BOTH_WAYS = pytest.mark.parametrize("stream", [True, False])
@@ -374,6 +375,34 @@ def test_the_input_is_listed(proxy: Groundwire, model: ModelServer) -> None:
     assert listed(order="asc", limit=2, after=second) == (["2", "3"], False)
     assert listed(after=second) == (["0"], False)
     assert get(proxy, path, after="msg_nothing").status_code == 400
+
+
+def as_sent(proxy: Groundwire, target: str) -> tuple[int, bytes]:
+    """With its escapes as they stand, which client libraries may change."""
+    answer = exchange(proxy, f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    return status_of(answer), answer.partition(b"\r\n\r\n")[2]
+
+
+def test_query_and_path_parameters_are_decoded(proxy: Groundwire, model: ModelServer) -> None:
+    model.script(text("Four."))
+    response = respond(proxy, [said("user", str(n)) for n in range(3)])
+    ids = [item["id"] for item in get(proxy, f"{response['id']}/input_items").json()["data"]]
+
+    def listed(query: str) -> list[str]:
+        page = json.loads(as_sent(proxy, f"/v1/responses/{escaped}/input_items?{query}")[1])
+        return [item["id"] for item in page["data"]]
+
+    escaped = "".join(f"%{ord(letter):02X}" for letter in response["id"])
+    after = ids[0].replace("_", "%5F")
+    assert "%5F" in after
+    assert listed(f"after={after}") == ids[1:]
+    assert listed(f"%61fter={after}&order=d%65sc") == ids[1:]
+    assert listed(f"after=msg_nothing&after={after}") == ids[1:], "of a repeated one the last"
+    assert listed(f"limit=%31&after={after}") == ids[1:2]
+    assert listed("limit=%C2%B2") == ids, "a digit for people alone is no number"
+    status, body = as_sent(proxy, f"/v1/responses/{response['id']}/input_items?after=a%5F+b%FF")
+    assert status == 400
+    assert "'a_ b\ufffd'" in json.loads(body)["error"]["message"]
 
 
 def test_what_is_asked_on_top_is_the_only_input(proxy: Groundwire, model: ModelServer) -> None:
