@@ -44,7 +44,9 @@ class RequestRoute:
         asked = str(scope["path_params"]["id"])
         found, complete = await self._requests.find(asked)
         if found is None:
-            text = f"There is no request '{asked[:100]}' among the last {KEPT_REQUESTS}, which are all that are kept."
+            text = (
+                f"There is no request '{asked[:100]}' among the last {KEPT_REQUESTS} of seven days: no more are kept."
+            )
             raise refuse(404, text if complete else text + _AWAY, code="not_found")
         await send_json(send, 200, orjson.dumps(found))
 

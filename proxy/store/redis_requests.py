@@ -21,22 +21,25 @@ from .store import decode, encode, name_of
 _KEPT = int(KEPT_SECONDS * 1000)  # milliseconds
 _ROOM = 4 * LARGE  # bytes that all rows may take without being late
 _NAMES = [name_of(kind, "", "") for kind in ("requests", "request-rows", "request-steps")]
-# Behind the lifetime and how many are kept: when one ended, its id, its row and its steps.
+# Behind the lifetime, how many are kept and since when: of each one when it ended, its id, its row and its steps.
 _ADD = """
 for i, kind in ipairs({'zset', 'hash', 'hash'}) do
     if redis.call('type', KEYS[i]).ok ~= kind then redis.call('del', KEYS[i]) end
 end
-for i = 3, #ARGV, 4 do
+for i = 4, #ARGV, 4 do
     redis.call('zadd', KEYS[1], ARGV[i], ARGV[i + 1])
     redis.call('hset', KEYS[2], ARGV[i + 1], ARGV[i + 2])
     redis.call('hset', KEYS[3], ARGV[i + 1], ARGV[i + 3])
 end
-local old = redis.call('zrange', KEYS[1], 0, -1 - tonumber(ARGV[2]))
-for _, id in ipairs(old) do
-    redis.call('zrem', KEYS[1], id)
-    redis.call('hdel', KEYS[2], id)
-    redis.call('hdel', KEYS[3], id)
+local function drop(old)
+    for _, id in ipairs(old) do
+        redis.call('zrem', KEYS[1], id)
+        redis.call('hdel', KEYS[2], id)
+        redis.call('hdel', KEYS[3], id)
+    end
 end
+drop(redis.call('zrange', KEYS[1], 0, -1 - tonumber(ARGV[2])))
+drop(redis.call('zrangebyscore', KEYS[1], '-inf', '(' .. ARGV[3]))
 for i = 1, 3 do redis.call('pexpire', KEYS[i], ARGV[1]) end
 """
 # What somebody else has put there is nothing.
@@ -47,7 +50,9 @@ local rows = redis.pcall('hmget', KEYS[2], unpack(ids))
 return rows.err and {} or rows
 """
 _FIND = """
-local found = {}
+local found = {'', ''}
+local ended = redis.pcall('zscore', KEYS[1], ARGV[1])
+if type(ended) ~= 'string' or tonumber(ended) < tonumber(ARGV[2]) then return found end
 for i = 2, 3 do
     local held = redis.pcall('hget', KEYS[i], ARGV[1])
     found[i - 1] = type(held) == 'string' and held or ''
@@ -77,7 +82,7 @@ class RedisRequests:
             await asyncio.sleep(0)  # hundreds with hundreds of steps take a second: others must not wait for it
         size = sum(len(part) for part in written if isinstance(part, bytes))
         try:
-            await self._redis.ask("EVAL", _ADD, 3, *_NAMES, _KEPT, KEPT_REQUESTS, *written, size=size)
+            await self._redis.ask("EVAL", _ADD, 3, *_NAMES, _KEPT, KEPT_REQUESTS, self._oldest(), *written, size=size)
         except Away:
             return  # they are brought the next time
         known = set(map(id, brought))
@@ -85,9 +90,8 @@ class RedisRequests:
 
     async def rows(self, most: int) -> tuple[list[Row], bool]:
         await self.flush()
-        oldest = self._now() - KEPT_SECONDS
         try:
-            held: Sequence[Any] = await self._redis.ask("EVAL", _ROWS, 3, *_NAMES, repr(oldest), most, size=_ROOM)
+            held: Sequence[Any] = await self._redis.ask("EVAL", _ROWS, 3, *_NAMES, self._oldest(), most, size=_ROOM)
         except Away:
             rows, _ = await self._own.rows(most)
             return rows, False
@@ -98,7 +102,7 @@ class RedisRequests:
         if found:
             return found, True
         try:
-            row, held = await self._redis.ask("EVAL", _FIND, 3, *_NAMES, request_id, size=_ROOM)
+            row, held = await self._redis.ask("EVAL", _FIND, 3, *_NAMES, request_id, self._oldest(), size=_ROOM)
         except Away:
             return None, False
         shown, happened = _read(row), _read(held)
@@ -106,6 +110,10 @@ class RedisRequests:
             return None, True
         steps = [step for step in happened if isinstance(step, dict)] if isinstance(happened, list) else []
         return {**shown, "steps": steps}, True
+
+    def _oldest(self) -> str:
+        """When one ended that is still shown, as Redis reads it."""
+        return repr(self._now() - KEPT_SECONDS)
 
 
 def _written(record: RequestRecord) -> tuple[str, str, bytes, bytes]:

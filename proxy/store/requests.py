@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from ..values.request_records import KEPT_REQUESTS, KEPT_SECONDS, RequestRecord, Row
@@ -21,12 +21,15 @@ class MemoryRequests:
     async def flush(self) -> None: ...
 
     async def rows(self, most: int) -> tuple[list[Row], bool]:
-        oldest = self._now() - KEPT_SECONDS
-        known = (record for record in reversed(self._records) if record.ended >= oldest)
-        return [record.row() for record in islice(known, most)], True
+        return [record.row() for record in islice(self._kept(), most)], True
 
     async def find(self, request_id: str) -> tuple[Row | None, bool]:
-        for record in self._records:
+        for record in self._kept():
             if record.id == request_id:
                 return {**record.row(), "steps": record.steps()}, True
         return None, True
+
+    def _kept(self) -> Iterator[RequestRecord]:
+        """Those that are not too old, the last first."""
+        oldest = self._now() - KEPT_SECONDS
+        return (record for record in reversed(self._records) if record.ended >= oldest)

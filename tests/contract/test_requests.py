@@ -103,6 +103,25 @@ async def test_what_is_weeks_old_is_not_shown(store: Store) -> None:
     store.requests.note(old)
     store.requests.note(Record(2))
     assert await ids(store) == ["req_2"]
+    assert await store.requests.find("req_1") == (None, True)
+    assert (await store.requests.find("req_2"))[0] is not None
+
+
+@real
+async def test_another_process_does_not_find_what_is_a_week_old_either(redis: RedisServer) -> None:
+    """What was written in time grows old in Redis while nobody writes anything behind it."""
+    async with opened(redis.port) as writer, opened(redis.port) as reader:
+        writer.requests.note(Record(1))
+        writer.requests.note(Record(2))
+        await writer.requests.flush()
+        assert (await reader.requests.find("req_1"))[0] is not None
+        redis.ask("ZADD", _NAMES[0], "XX", str(NOW - 7 * 86_400 - 60), "req_1")
+        assert await reader.requests.find("req_1") == (None, True)
+        assert await ids(reader) == ["req_2"]
+        writer.requests.note(Record(3))
+        await writer.requests.flush()
+        assert redis.ask("ZCARD", _NAMES[0]) == b":2", "and the next to be written pushes it out"
+        assert redis.ask("HLEN", _NAMES[1]) == redis.ask("HLEN", _NAMES[2]) == b":2"
 
 
 async def test_nothing_is_made_of_a_request_while_it_is_noted(store: Store) -> None:
