@@ -63,10 +63,11 @@ async def _ask(url: str, key: str, wanted: Mapping[str, str | None]) -> Any:
         text = f"{url} wants the key of an admin: put one with `admin: true` into the variable {KEY_VARIABLE}."
         raise _NoAnswer(text)
     try:
-        said = answer.json() if answer.status_code == 200 else {}
-    except ValueError:
-        said = {}
-    if "data" not in said or "complete" not in said:
+        said = answer.json() if answer.status_code == 200 else None
+    except (ValueError, RecursionError):
+        said = None
+    rows = said.get("data") if isinstance(said, dict) and "complete" in said else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise _NoAnswer(f"{url} answered with HTTP {answer.status_code}: is it a Groundwire of this version?")
     return said
 
@@ -89,15 +90,21 @@ def _key(server: ServerConfig) -> str:
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     if not rows:
         return "Nothing was used in this time."
-    total = {column: sum(row[column] for row in rows) for column in _COLUMNS[_NAMES:]}
+    total = {column: sum(_number(row.get(column)) for row in rows) for column in _COLUMNS[_NAMES:]}
     names = {"day": "total", "key": "", "model": ""}
     lines = [[column.replace("_", " ") for column in _COLUMNS]]
-    lines += [[_cell(row[column]) for column in _COLUMNS] for row in [*rows, {**names, **total}]]
+    lines += [[_cell(row.get(column)) for column in _COLUMNS] for row in [*rows, {**names, **total}]]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(_line(line, widths) for line in lines)
 
 
+def _number(value: object) -> float:
+    return value if isinstance(value, int | float) else 0
+
+
 def _cell(value: object) -> str:
+    if value is None:
+        return "-"
     if isinstance(value, float):
         return f"{value:.4f}".rstrip("0").rstrip(".")
     return printable(str(value), _LONGEST)

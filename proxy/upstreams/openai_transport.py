@@ -95,7 +95,8 @@ class OpenAITransport:
         except (*HTTP_ERRORS, EventTooLong) as error:
             return self.failures.broken(error, begun=False)
         data = answer.get("data") if isinstance(answer, dict) else None
-        listed = [m for m in data or () if isinstance(m, dict) and isinstance(m.get("id"), str)]
+        entries = data if isinstance(data, list) else []
+        listed = [entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
         if listed and listed[0].get("owned_by") == "llamacpp":
             about = _about_llama_cpp(await self._props())
             listed = [{**model, **about} for model in listed]

@@ -327,6 +327,14 @@ def test_health(proxy: Groundwire) -> None:
     assert httpx.get(f"{proxy.root}/elsewhere").json()["error"]["code"] == "not_found"
 
 
+@pytest.mark.parametrize("listing", [5, "m", {"id": "m"}, None, True])
+def test_a_list_of_models_that_is_none_is_empty(config: dict[str, Any], listing: Any) -> None:
+    with ModelServer() as odd:
+        odd.listing = listing
+        with Groundwire({**config, "upstreams": [{"name": "odd", "base_url": odd.url}]}) as proxy:
+            assert httpx.get(f"{proxy.url}/models", timeout=10).json() == {"object": "list", "data": []}
+
+
 # Modes
 
 

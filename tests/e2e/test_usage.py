@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from tests.fakes.groundwire import Groundwire, config_file, gone, groundwire
-from tests.fakes.model import ModelServer, call, text
+from tests.fakes.model import ModelServer, Turn, call, text
 
 QUESTION = {"role": "user", "content": "Why is the sky blue?"}
 OFF = {"x-groundwire-search": "off"}
@@ -247,6 +247,42 @@ def test_the_command_says_what_is_wrong(config: dict[str, Any], tmp_path: Path, 
     assert "is it a Groundwire of this version?" in done.stderr
     done = groundwire(tmp_path, "usage", "--config", here, "--from", "monday", code=2)
     assert "must be a day such as 2027-12-31" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "null",
+        "5",
+        '"data complete"',
+        "[]",
+        '{"data": null, "complete": true}',
+        '{"data": {"a": 1}, "complete": true}',
+        '{"data": [null], "complete": true}',
+        "[" * 20_000,
+        "",
+    ],
+)
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_an_answer_of_another_shape_is_an_error_in_words(
+    config: dict[str, Any], tmp_path: Path, model: ModelServer, said: str, form: list[str]
+) -> None:
+    model.script(Turn(body=said.encode()))
+    done = groundwire(tmp_path, "usage", "--config", config_file(tmp_path, config), "--url", model.url, *form, code=1)
+    assert done.stdout == ""
+    assert "answered with HTTP 200: is it a Groundwire of this version?" in done.stderr
+
+
+def test_fields_that_are_missing_or_null_are_left_open(
+    config: dict[str, Any], tmp_path: Path, model: ModelServer
+) -> None:
+    rows = [{"day": "2027-01-01", "key": None, "requests": None}, {"day": "2027-01-02", "requests": 2, "cost": 0.5}]
+    model.script(Turn(body=json.dumps({"data": rows, "complete": None}).encode()))
+    done = groundwire(tmp_path, "usage", "--config", config_file(tmp_path, config), "--url", model.url)
+    _, first, second, total = [line.split() for line in done.stdout.splitlines()]
+    assert first == ["2027-01-01", *["-"] * 9]
+    assert (second[3], second[-1]) == ("2", "0.5")
+    assert total == ["total", "2", "0", "0", "0", "0", "0", "0.5"]
 
 
 # A key
