@@ -24,7 +24,7 @@ OTHER = "other"
 _MOST_MODELS = 20
 _LONGEST_NAME = 200
 _MOST_WAITING = 5000  # rows that are not in the store yet
-_WELL = ("ok", "client_left", "client_cancelled")
+_WELL = ("ok", "client_left")
 
 
 class UsageBook(Listener):
@@ -53,7 +53,7 @@ class UsageBook(Listener):
         name = RowName(self._day, request.caller, self._model(request))
         figures = (
             1,
-            request.outcome not in _WELL,
+            request.ending not in _WELL,
             summary.input_tokens,
             summary.output_tokens,
             summary.estimated_tokens,
@@ -70,7 +70,7 @@ class UsageBook(Listener):
             return model
         if known is None:
             known = self._models[request.caller] = set()
-        served = request.outcome in _WELL and 0 < request.status < 400
+        served = request.ending in _WELL and 0 < request.status < 400
         full = len(known) >= _MOST_MODELS or len(self._waiting) >= _MOST_WAITING
         if not served or full or len(model) > _LONGEST_NAME:
             return OTHER

@@ -184,7 +184,7 @@ class Metrics(Listener):
         self.changed = True
         self._answering.discard(request)
         summary = request.summary
-        self._requests[request.dialect, summary.upstream, _outcome(request)] += 1
+        self._requests[request.dialect, summary.upstream, request.ending] += 1
         if summary.citations:
             self._citations[request.dialect,] += summary.citations
         if summary.costs:
@@ -313,12 +313,3 @@ class Metrics(Listener):
 def _add_all(parts: Iterable[Count | Spread], told: dict[str, Any]) -> None:
     for part in parts:
         part.add_told(told["parts"].get(part.name, []))
-
-
-def _outcome(request: Observer) -> str:
-    """One of four words: the codes of errors may come from a model's server."""
-    if request.outcome in ("ok", "client_left"):
-        return request.outcome
-    if request.outcome in ("client_stalled", "client_cancelled"):  # it is there, and wants no more
-        return "client_left"
-    return "refused" if 400 <= request.status < 500 else "failed"

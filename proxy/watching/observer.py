@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
+from .contents import code_word
 from .prices import NO_PRICES, PriceList
 from .steps import KINDS, Step
 from .summary import TAKERS, Summary
@@ -20,6 +21,9 @@ log = logging.getLogger("groundwire")
 
 MOST_STEPS = 500  # of one request that are kept one by one
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+Ending = Literal["ok", "client_left", "refused", "failed"]
+_CLIENT_ENDED = frozenset({"client_left", "client_stalled", "client_cancelled"})  # it wanted no more of the answer
 
 Hearer = Callable[["Observer", Any], None]  # of one kind of step
 
@@ -133,8 +137,9 @@ class Observer:
                 _complain(listener)
 
     def fail(self, code: object) -> None:
-        """The request ends in an error; the first one told is the one that counts."""
-        self.outcome = self.outcome or str(code or "error")
+        """The request ends in an error; the first one told is the one that counts. Codes may be an upstream's words."""
+        word = code_word(str(code or "error"))
+        self.outcome = self.outcome or ("error" if word == "ok" else word)
 
     def succeed(self) -> None:
         """All of the answer has left: what the client does from now on is no failure."""
@@ -155,6 +160,15 @@ class Observer:
                 listener.ended(self)
             except Exception:  # as above
                 _complain(listener)
+
+    @property
+    def ending(self) -> Ending:
+        """The outcome in one of four words. All that count or judge requests go by this, so that they agree."""
+        if self.outcome == "ok":
+            return "ok"
+        if self.outcome in _CLIENT_ENDED:
+            return "client_left"
+        return "refused" if 400 <= self.status < 500 else "failed"
 
     @property
     def seconds(self) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 from providers.base import ProviderCall, Role
 
-from .contents import LONGEST_NAME, code_word, printable
+from .contents import LONGEST_NAME, printable
 from .log import without_secrets
 from .observer import Observer
 from .reasons import why
@@ -53,7 +53,7 @@ class Recording:
         self._method = request.method[:LONGEST_NAME]
         self._path = request.path[:LONGEST_NAME]
         self._status = request.status
-        self._outcome = request.outcome[:LONGEST_NAME]
+        self._outcome = request.outcome
         self._seconds = request.seconds
         self._steps, written = _lightened(request.steps, MOST_CONTENTS if contents else 0)
         self.weight = written + len(self._steps) * _STEP  # characters, about
@@ -87,7 +87,7 @@ class Recording:
             "first_token_ms": None if summary.first_content is None else milliseconds(summary.first_content),
             "ms": milliseconds(self._seconds),
             "queued_ms": milliseconds(summary.queued),
-            "outcome": without_secrets(code_word(self._outcome)),
+            "outcome": without_secrets(self._outcome),
         }
 
     def steps(self) -> list[Row]:

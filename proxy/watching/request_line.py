@@ -15,7 +15,7 @@ import orjson
 
 from providers.base import ProviderCall, Role
 
-from .contents import LONGEST_NAME, code_word, printable
+from .contents import LONGEST_NAME, printable
 from .observer import Observer
 from .summary import Summary
 
@@ -35,7 +35,7 @@ def text_line(request: Observer, contents: Contents) -> str:
     if names := _names_text(request.caller, summary.model[:_MORE], summary.upstream, summary.search, summary.reason):
         words.append(names)
     words += _pairs(_counts(summary))
-    words.append(f"outcome={code_word(request.outcome)}")
+    words.append(f"outcome={request.outcome}")
     if request.id:
         words.append(f"request={request.id}")
     if contents:
@@ -55,7 +55,7 @@ def json_line(request: Observer, contents: Contents) -> str:
         **_waits(summary),
         **_names(request.caller, summary.model, summary.upstream, summary.search, summary.reason),
         **_counts(summary),
-        "outcome": code_word(request.outcome),
+        "outcome": request.outcome,
     }
     if request.id:
         facts["request"] = request.id

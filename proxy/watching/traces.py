@@ -40,7 +40,6 @@ from .steps import (
 
 _SECOND = 1_000_000_000  # nanoseconds
 _LONGEST_CONTENT = 1000
-_NO_FAULT = ("ok", "client_left", "client_stalled", "client_cancelled")
 _STORED = re.compile(r"(/v1/(?:responses|models|groundwire/requests))/[^/]+")
 _NOWHERE = (0, 401, 404, 405)  # nothing was sent, the key was refused, or no such route
 _PROPAGATOR = TraceContextTextMapPropagator()
@@ -164,7 +163,7 @@ class _Trace:
             return
         route = _route(request)
         self._request.update_name(f"{request.method} {route}" if route else request.method)
-        self._close(self._request, _of_request(request, route), failed=_is_fault(request))
+        self._close(self._request, _of_request(request, route), failed=request.ending == "failed")
 
     def _rename(self, operation: Operation) -> None:
         """What was forwarded is known by its answer."""
@@ -249,14 +248,9 @@ def _of_request(request: Observer, route: str) -> Attributes:
         names.QUEUED: summary.queued,
         names.FIRST_CONTENT: summary.first_content or 0,
         names.OUTCOME: _shown(request.outcome),
-        names.ERROR: _shown(request.outcome) if _is_fault(request) else "",
+        names.ERROR: _shown(request.outcome) if request.ending == "failed" else "",
     }
     return {name: value for name, value in told.items() if value not in ("", 0)}
-
-
-def _is_fault(request: Observer) -> bool:
-    """A client's mistake is none of ours; nor is it one that it leaves."""
-    return request.outcome not in _NO_FAULT and not 400 <= request.status < 500
 
 
 def _route(request: Observer) -> str:
