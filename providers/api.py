@@ -21,7 +21,7 @@ from pydantic import SecretStr
 from yarl import URL
 
 from .base import MOST_HITS, Page, SearchResult, SearchResults
-from .deadlines import Deadline
+from .deadlines import Deadline, time_limit
 from .errors import (
     AuthFailed,
     BadRequest,
@@ -36,7 +36,7 @@ from .errors import (
 )
 from .rows import as_author, as_day, as_score, is_web, links_in, parsed, records, text_in
 from .web import connections
-from .web.answer import WireError
+from .web.answer import ReadTimeout, WireError
 from .web.body import ACCEPTED
 from .web.egress import DIRECT, WANTS_CREDENTIALS, Egress, Failing, happening
 from .web.plain import first_heading
@@ -50,6 +50,8 @@ MAX_BODY = 4 * 1024 * 1024  # on the wire and decoded; far more than an honest a
 # million empty lists in a row take it half a second.
 MAX_PARTS = 100_000
 MAX_ERROR = 65_536  # as much of an answer that is no success is looked at
+# What the connections raise, and no more: any other `OSError` or `TimeoutError` is not the service's doing.
+_WRONG = (WireError, ReadTimeout, connections.ConnectTimeout, connections.NotConnected)
 _JSON = {"content-type": "application/json"}
 _WORDS = re.compile(r"[A-Za-z0-9_.~ -]*")  # nothing of it is quoted but the blanks
 
@@ -120,20 +122,23 @@ class ServiceApi:
     async def in_time(self, *of_sdk: type[Exception]) -> AsyncIterator[None]:
         """The time limit of one call over a vendor's SDK; what goes wrong on the wire inside it becomes one of our
         errors, and so do those `of_sdk`."""
-        wrong: tuple[type[Exception], ...] = (WireError, OSError, *of_sdk)
+        wrong: tuple[type[Exception], ...] = (*_WRONG, *of_sdk)
         try:
-            async with asyncio.timeout(self._timeout):
+            async with time_limit(self._timeout, self._late()):
                 yield
         except wrong as error:
             raise self._trouble(error) from None
 
     def _trouble(self, error: Exception) -> ProviderError:
         if isinstance(error, TimeoutError):
-            return TimedOut(f"{self._service} did not answer within {self._timeout:g} s")
+            return self._late()
         if isinstance(error, connections.ProxyFailed):
             return self._stopped(error.kind)
         # The text of such an error may hold the address; its class says enough.
         return Unavailable(f"{self._service} cannot be reached ({type(error).__name__})")
+
+    def _late(self) -> TimedOut:
+        return TimedOut(f"{self._service} did not answer within {self._timeout:g} s")
 
     def _stopped(self, trouble: Failing) -> ProxyFailed:
         assert self._proxy is not None
@@ -210,11 +215,16 @@ class ServiceApi:
 
     async def _call(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
+        deadline = Deadline(loop, loop.time() + self._timeout)
         try:
-            with Deadline(loop, loop.time() + self._timeout):
+            with deadline:
                 answer = await self._wire.ask(method, self._path + path, headers, body)
-        except (WireError, OSError) as error:
+        except _WRONG as error:
             raise self._trouble(error) from None
+        except TimeoutError:
+            if not deadline.expired:
+                raise
+            raise self._late() from None
         return self.decode(answer)
 
     def _usual_error(self, answer: ServiceAnswer) -> ProviderError:

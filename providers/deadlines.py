@@ -1,11 +1,16 @@
 """A block of work that must be over by a certain time. Handed the running loop and that time; raises `TimeoutError` in
 a block that takes longer, as `asyncio.timeout_at` does, for a small part of its cost: no coroutine is made, nobody asks
 which loop runs, which is a system call each time up to Python 3.11, and all blocks of a loop share one timer.
+
+A `TimeoutError` may also come from inside of the block: the system raises it, libraries do, and bugs. Only one that a
+deadline of ours raised says that something took too long, so ask `expired`, or use `time_limit`.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import lru_cache
 from math import inf
 from types import TracebackType
@@ -32,6 +37,11 @@ class Deadline:
         self._alarm = _alarm_of(self._loop)
         self._alarm.add(self)
 
+    @property
+    def expired(self) -> bool:
+        """Was its block broken off, because it took too long?"""
+        return self._has_expired
+
     def expire(self) -> None:
         """Breaks its block off."""
         self._has_expired = True
@@ -47,6 +57,19 @@ class Deadline:
         ours_alone = self._task.uncancel() <= self._cancelled_before
         if ours_alone and kind is asyncio.CancelledError:
             raise TimeoutError from error
+
+
+@asynccontextmanager
+async def time_limit(seconds: float, late: Exception) -> AsyncIterator[None]:
+    """Raises `late` in a block that takes longer. A `TimeoutError` that is raised inside of it passes as it is."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            yield
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise late from None
 
 
 class _Alarm:

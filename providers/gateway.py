@@ -134,14 +134,15 @@ class ProviderClient:
         """The provider's answer, in its time, with no foreign exception left. Cancellation passes through."""
         limit = self._timeout + GRACE if self._timeout is not None else DEFAULT_TIMEOUT
         loop = asyncio.get_running_loop()
+        deadline = Deadline(loop, loop.time() + limit)
         try:
-            with Deadline(loop, loop.time() + limit):
+            with deadline:
                 return await work()
         except ProviderError:
             raise
-        except TimeoutError:
-            raise TimedOut("no answer in time") from None
         except Exception as error:  # The boundary to plugins, which may raise anything.
+            if deadline.expired and isinstance(error, TimeoutError):
+                raise TimedOut("no answer in time") from None
             # The stack holds source lines only. The exception's text is left out: it may hold a key.
             stack = "".join(traceback.format_tb(error.__traceback__))
             log.warning("provider %s raised %s\n%s", self._name, type(error).__name__, stack)

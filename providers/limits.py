@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from .deadlines import time_limit
 from .errors import RateLimited
 from .places import Places
 from .records import dataclass
@@ -79,14 +80,11 @@ class Throttle:
         if self._pace is not None and (wait := self._pace.earliest(now, self._head.ahead()) - now) > patience:
             raise RateLimited(_TOO_MANY, retry_after=wait)
         async with AsyncExitStack() as call:
-            try:
-                async with asyncio.timeout(patience), self._head.place():
-                    if self._free is not None:
-                        await call.enter_async_context(self._free)
-                    if self._pace is not None:
-                        await self._start(self._pace, now + patience)
-            except TimeoutError:
-                raise RateLimited(_TOO_MANY) from None
+            async with time_limit(patience, RateLimited(_TOO_MANY)), self._head.place():
+                if self._free is not None:
+                    await call.enter_async_context(self._free)
+                if self._pace is not None:
+                    await self._start(self._pace, now + patience)
             yield
 
     async def _start(self, pace: Pace, latest: float) -> None:

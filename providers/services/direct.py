@@ -5,11 +5,10 @@ Challenges, refusals, consent walls and empty shells are `PageBlocked`, so that 
 
 from __future__ import annotations
 
-import asyncio
-
 from pydantic import BaseModel, PositiveFloat, PositiveInt
 
 from ..base import Page
+from ..deadlines import time_limit
 from ..errors import PageBlocked, TimedOut, Unavailable
 from ..web.http import Fetched, Fetcher
 from ..web.workers import Workers
@@ -38,11 +37,9 @@ class Direct:
         self._workers = Workers()
 
     async def read(self, url: str) -> Page:
-        try:
-            async with asyncio.timeout(self._settings.timeout), self._fetcher.fetching(url) as fetched:
-                return await self._read(fetched)
-        except TimeoutError as error:
-            raise TimedOut("the page could not be read in time") from error
+        late = TimedOut("the page could not be read in time")
+        async with time_limit(self._settings.timeout, late), self._fetcher.fetching(url) as fetched:
+            return await self._read(fetched)
 
     async def _read(self, fetched: Fetched) -> Page:
         _refuse(fetched.status)

@@ -26,6 +26,10 @@ class NotHTTP(WireError):
     """What came is no answer in HTTP/1.1, or not one that we can read."""
 
 
+class ReadTimeout(TimeoutError):
+    """Nothing came for as long as the server may be silent."""
+
+
 class HungUp(WireError):
     """The connection ended before there was an answer."""
 
@@ -95,7 +99,7 @@ class Answer:
         self._inflating = _Inflating(bits)
 
     async def read(self, patience: float | None) -> bytes:
-        """What has come by now; nothing at the end. `TimeoutError` where nothing comes for `patience` seconds."""
+        """What has come by now; nothing at the end. `ReadTimeout` where nothing comes for `patience` seconds."""
         if self._inflating is not None:
             return await self._read_inflated(self._inflating, patience)
         while self._wire is not None:

@@ -21,6 +21,7 @@ from typing import Any
 import aiohttp
 import orjson
 
+from ..deadlines import time_limit
 from ..errors import ProgramFailed, ProviderError, TimedOut
 from ..places import Places
 from .http import Fetched, Fetcher
@@ -70,6 +71,10 @@ Json = dict[str, Any]
 Listener = Callable[[str, Json], None]
 
 
+class _NeverRests(Exception):
+    """A page whose scripts go on for longer than anybody waits."""
+
+
 class Browser:
     """`address` is the DevTools address of a Chromium that is already there; without one we start our own."""
 
@@ -90,8 +95,8 @@ class Browser:
             async with _tab(tools) as session:
                 # A public page may not look into our network, nor carry out what it would find there.
                 page = _Page(tools, session, self._fetcher.for_parts_of(document), document)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(limit):
+                with suppress(_NeverRests):
+                    async with time_limit(limit, _NeverRests()):
                         await page.load()
                 return await page.html()
 
@@ -198,11 +203,8 @@ class _Page:
 
     async def html(self) -> str:
         wanted = {"expression": _SHOWN, "returnByValue": True}
-        try:
-            async with asyncio.timeout(_LAST_LOOK):
-                answer = await self._call("Runtime.evaluate", wanted)
-        except TimeoutError:
-            raise TimedOut("the page's scripts never let go") from None
+        async with time_limit(_LAST_LOOK, TimedOut("the page's scripts never let go")):
+            answer = await self._call("Runtime.evaluate", wanted)
         return str(answer["result"].get("value") or "")
 
     async def _rests(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import aiohappyeyeballs
 from yarl import URL
 
+from ..deadlines import time_limit
 from .answer import Answer, HungUp, WireError
 from .egress import WANTS_CREDENTIALS, Egress, Failing, Proxy, failing
 from .tunnel import ProxyRefused, handshake, shake_hands
@@ -162,12 +163,12 @@ class Connections:
     async def _connected(self) -> Wire:
         wire = self._new_wire()
         try:
-            async with asyncio.timeout(self._connect_timeout):
+            async with time_limit(self._connect_timeout, ConnectTimeout()):
                 if self._secure and self._certificates is None:
                     self._certificates = await asyncio.to_thread(self._believed, self._ca_file)
                 await (self._dial_through(self._proxy, wire) if self._proxy else self._dial(wire))
-        except TimeoutError:
-            raise ConnectTimeout from None
+        except ConnectTimeout:
+            raise
         except ssl.SSLError as error:
             raise NotTrusted(str(error)) from error
         except OSError as error:
@@ -211,8 +212,6 @@ class Connections:
                 wire.below(transport)
             if believed is not None:
                 transport = await _secured(transport, words, believed, proxy.host)
-        except TimeoutError:
-            raise
         except OSError as error:
             raise ProxyFailed("unreachable", error) from error
         try:

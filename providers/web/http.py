@@ -19,9 +19,11 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
+from ..deadlines import time_limit
 from ..errors import BadRequest, NotAllowed, PageBlocked, TimedOut, Unavailable
 from ..places import Places, PlacesByHost
 from ..records import dataclass
+from .answer import ReadTimeout
 from .body import ACCEPTED, BadBody, BoundedBody
 from .guard import Guard, Target
 from .names import resolve_host
@@ -54,6 +56,7 @@ _MAX_REDIRECTS = 5
 _RESOLVE_LIMIT = 3.0
 REDIRECTS = frozenset({301, 302, 303, 307, 308})  # 300 offers a choice, and nobody here can choose
 UNREACHABLE = "the page could not be reached"  # one sentence for every cause, or we would be a port scanner
+_LATE = "the page did not answer in time"
 _CROWDED = "too many pages are being read just now; try again in a moment"
 _WAITING = 0.6  # of a page's time: who came in later than this would hardly get to the end
 _OF_CALLER = 0.75  # of all places, so that one caller leaves some to others
@@ -148,7 +151,7 @@ class Fetcher:
         that no more pages than places are held in memory."""
         async with AsyncExitStack() as held:
             with _translated():
-                async with asyncio.timeout(self._deadline):
+                async with time_limit(self._deadline, TimedOut(_LATE)):
                     fetched = await self._follow(url, held)
             yield fetched
 
@@ -195,11 +198,8 @@ class Fetcher:
         return await connection.enter_async_context(self._get(hop, ACCEPT_HTML))
 
     async def _wait(self, holder: AsyncExitStack, place: AbstractAsyncContextManager[None]) -> None:
-        try:
-            async with asyncio.timeout(self._deadline * _WAITING):
-                await holder.enter_async_context(place)
-        except TimeoutError:
-            raise TimedOut(_CROWDED) from None
+        async with time_limit(self._deadline * _WAITING, TimedOut(_CROWDED)):
+            await holder.enter_async_context(place)
 
     async def _admit(self, target: Target) -> Hop:
         addresses = [target.host] if target.literal else await self._look_up(target)
@@ -246,8 +246,8 @@ class Fetcher:
 def _translated() -> Iterator[None]:
     try:
         yield
-    except TimeoutError as error:
-        raise TimedOut("the page did not answer in time") from error
+    except ReadTimeout as error:
+        raise TimedOut(_LATE) from error
     except BadBody as error:
         raise Unavailable(f"the page {error}") from error
     except OSError as error:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import httpcore
 
+from .answer import ReadTimeout
 from .guard import Target
 
 
@@ -39,7 +40,7 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except httpcore.TimeoutException as error:
-        raise TimeoutError from error
+        raise ReadTimeout from error
     except (httpcore.NetworkError, httpcore.ProtocolError) as error:
         raise OSError(str(error)) from error
 

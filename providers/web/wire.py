@@ -15,7 +15,7 @@ from typing import Any
 
 import httptools
 
-from .answer import Answer, BrokenOff, HungUp, NotHTTP, Take, WireError
+from .answer import Answer, BrokenOff, HungUp, NotHTTP, ReadTimeout, Take, WireError
 
 log = logging.getLogger("groundwire")
 
@@ -270,7 +270,7 @@ class Wire(asyncio.BaseProtocol):
         if now < self._until:
             self._look_in(min(self._until - now, _LOOK_EVERY), now)
         else:
-            waiter.set_exception(TimeoutError())
+            waiter.set_exception(ReadTimeout())
 
 
 class ClearWire(Wire, asyncio.BufferedProtocol):

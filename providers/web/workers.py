@@ -22,6 +22,7 @@ from typing import Any
 
 import orjson
 
+from ..deadlines import time_limit
 from ..errors import PageBlocked, ProgramFailed, TimedOut, Unavailable
 from ..places import Places
 from .extract import Extracted
@@ -80,11 +81,9 @@ class Workers:
         try:
             if slow:
                 process.step_back()
-            async with asyncio.timeout(self._limit):
+            async with time_limit(self._limit, _late()):
                 answer = await (process.answer() if slow else self._unless_wanted(process.answer()))
             return orjson.loads(answer) if answer is not None else None
-        except TimeoutError as error:
-            raise TimedOut("the page takes too long to read") from error
         except (asyncio.IncompleteReadError, OSError) as error:
             if slow:
                 raise Unavailable(_BROKEN) from error
@@ -133,15 +132,17 @@ class Workers:
     async def _gives(self, process: _PageProcess, page: _Page) -> bool:
         taken = False
         try:
-            async with asyncio.timeout(_START_LIMIT):
+            async with time_limit(_START_LIMIT, _late()):
                 taken = await process.take(page)
-        except TimeoutError as error:
-            raise TimedOut("the page takes too long to read") from error
         finally:
             if not taken:
                 self._processes.discard(process)
                 await process.end()
         return taken
+
+
+def _late() -> TimedOut:
+    return TimedOut("the page takes too long to read")
 
 
 def _extracted(answer: Any) -> Extracted:

@@ -80,10 +80,13 @@ class FirstSearch:
         planner = Planner(messages, forced=self._forced, inside=self._session.stays_here)
         if not self._plan.current.settings.rewrite_query or not planner.has_words:
             return planner.alone()
+        limit = asyncio.timeout(MOST_SECONDS)
         try:
-            async with asyncio.timeout(MOST_SECONDS):
+            async with limit:
                 said = await self._decision()
         except TimeoutError:
+            if not limit.expired():
+                raise
             return planner.alone()
         return planner.decided(said) if said else planner.alone()
 

@@ -39,10 +39,13 @@ async def _reason(entry: ProviderEntry, fetcher: Fetcher, limit: float) -> str:
     except ProviderConfigError as error:
         return str(error)
     chain = SearchChain(list(members.values()), gateway=ProviderGateway(CooldownSettings()))
+    patience = asyncio.timeout(limit)
     try:
-        async with asyncio.timeout(limit):
+        async with patience:
             await chain.search(SearchQuery(PROBE_TEXT, limit=3))
     except TimeoutError:
+        if not patience.expired():
+            raise
         return f"no answer within {limit:g} s"
     except AllFailed as failed:
         return str(failed.failures[0].error or failed)

@@ -51,10 +51,13 @@ async def tried(
     """What the attempt says, or the `Trouble` it met; `when_late` is the remedy where nothing comes within `limit`."""
     began = time.monotonic()
     fix = ""
+    patience = asyncio.timeout(limit)
     try:
-        async with asyncio.timeout(limit):
+        async with patience:
             detail = await attempt
     except TimeoutError:
+        if not patience.expired():
+            raise
         detail, fix = f"no answer within {limit:g} s", when_late
     except Trouble as trouble:
         detail, fix = str(trouble), trouble.fix

@@ -66,10 +66,13 @@ async def _index(provider: object, limit: float) -> str:
     """What is in its index, if it has one, and what is not; one that takes long is not waited for."""
     if not isinstance(provider, Indexing):
         return ""
+    patience = asyncio.timeout(limit)
     try:
-        async with asyncio.timeout(limit):
+        async with patience:
             report = await provider.indexed()
     except TimeoutError:
+        if not patience.expired():
+            raise
         return f"{summary(await provider.index_report())} (`groundwire index` makes the index now)"
     return summary(report)
 

@@ -4,11 +4,12 @@ the body, or refuses and closes the connection.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import replace
 
 from starlette.types import Receive, Scope
+
+from providers.deadlines import time_limit
 
 from ..config.settings import ServerConfig
 from ..context import context_of
@@ -35,11 +36,8 @@ async def _awaited(receive: Receive, scope: Scope, server: ServerConfig) -> byte
     length = next((value for key, value in scope["headers"] if key == b"content-length"), b"0")
     if length.isdigit() and int(length) > server.max_body:
         raise _too_large(server)
-    try:
-        async with asyncio.timeout(server.body_timeout):
-            return await _all_parts(receive, server)
-    except TimeoutError:
-        raise too_late() from None
+    async with time_limit(server.body_timeout, too_late()):
+        return await _all_parts(receive, server)
 
 
 async def _all_parts(receive: Receive, server: ServerConfig) -> bytes:

@@ -128,27 +128,28 @@ class _Outgoing:
         """Sends events as they come."""
         self._last = LastPiece()
         feed = feed_of(events)
+        deadline = Deadline(self._context.running_loop, self._context.deadline)
         try:
-            with Deadline(self._context.running_loop, self._context.deadline):
+            with deadline:
                 async for batch in events:
                     if not await self._send_batch(stream, batch):
                         return
                     if feed and stream.started and not self._before_model:
                         await feed(partial(self._take, stream))
                         await self._last.taken()
-        except TimeoutError:
-            if not await self._send_failure(stream, too_long()):
-                return
         except asyncio.CancelledError:
             if self._stopping() and stream.started:
                 await self._send_failure(stream, shutting_down())
                 await stream.close()
             raise
-        except Exception:  # a fault of ours after the stream has begun: even that is said, never cut off silently
-            if not stream.started:
+        except Exception as error:  # also after the stream has begun this is said, and never cut off silently
+            late = deadline.expired and isinstance(error, TimeoutError)
+            if not late and not stream.started:
                 raise
-            log.exception("a stream failed")
-            await self._send_failure(stream, crashed())
+            if not late:
+                log.exception("a stream failed")
+            if not await self._send_failure(stream, too_long() if late else crashed()):
+                return
         finally:
             stream.stop()
             self._last.drop()
@@ -203,10 +204,13 @@ class _Outgoing:
         return False
 
     async def whole(self, events: EventBatches) -> None:
+        deadline = Deadline(self._context.running_loop, self._context.deadline)
         try:
-            with Deadline(self._context.running_loop, self._context.deadline):
+            with deadline:
                 gathered = await self._gathered(events)
         except TimeoutError:
+            if not deadline.expired:
+                raise
             gathered = [too_long()]
             self._telling.see(gathered)
         if type(last := gathered[-1]) is Failed:

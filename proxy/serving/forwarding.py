@@ -37,14 +37,17 @@ class Forwarder:
         `stream` is how a streamed answer goes out; it may have begun, with pings, while another upstream was asked.
         """
         answer = _answer(context, send, plan, request, stream)
+        deadline = Deadline(context.running_loop, context.deadline)
         try:
-            with Deadline(context.running_loop, context.deadline):
+            with deadline:
                 refusal = await answer.pass_on()
                 if refusal and await plan.recover(refusal.failed):
                     return False
                 if refusal:
                     await answer.refuse(refusal)
         except TimeoutError:
+            if not deadline.expired:
+                raise
             await answer.break_off(too_long())
         except asyncio.CancelledError:
             if self._stopping() and answer.in_stream:

@@ -6,7 +6,6 @@ These paths alone are so lenient. Everywhere else a key is a header.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from base64 import b64decode
 from binascii import Error as NotBase64
@@ -14,6 +13,8 @@ from collections.abc import Mapping, Sequence
 
 import orjson
 from starlette.types import Message, Receive, Scope
+
+from providers.deadlines import time_limit
 
 from ..values.errors import refuse
 from .bodies import too_late
@@ -71,11 +72,8 @@ async def with_key_of_body(
     if not may_hold_one or any(name in headers for name in _KEY_HEADERS):
         return headers, receive
     kept = _Kept(receive)
-    try:
-        async with asyncio.timeout(patience):
-            raw = await kept.read()
-    except TimeoutError:
-        raise too_late() from None
+    async with time_limit(patience, too_late()):
+        raw = await kept.read()
     key = _key_in(raw)
     return ({**headers, b"authorization": [b"Bearer " + key]} if key else headers), kept
 

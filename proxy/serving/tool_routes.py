@@ -5,7 +5,6 @@ route to the tools needs (permission, a session) stands here too.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -13,6 +12,7 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from providers.chain import ReadChain, SearchChain
+from providers.deadlines import time_limit
 from tools.base import OPEN_PAGE, WEB_SEARCH, BadArguments, validate
 from tools.ledger import Ledger
 from tools.open_page import OpenArguments
@@ -103,11 +103,8 @@ def check_permission(chain: SearchChain | ReadChain | None, context: RequestCont
 async def in_time(context: RequestContext, work: Awaitable[T]) -> T:
     """What the tools find, if they do before the request must be over. How long its client then takes for the answer is
     another matter."""
-    try:
-        async with asyncio.timeout_at(context.deadline):
-            return await work
-    except TimeoutError:
-        raise RequestError(too_long()) from None
+    async with time_limit(context.deadline - context.running_loop.time(), RequestError(too_long())):
+        return await work
 
 
 def _language(given: object, context: RequestContext) -> str:

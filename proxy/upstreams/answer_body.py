@@ -8,19 +8,21 @@ import asyncio
 import time
 from contextlib import suppress
 
-from providers.deadlines import Deadline
-from providers.web.answer import Answer, WireError
+from providers.deadlines import Deadline, time_limit
+from providers.web.answer import Answer, ReadTimeout, WireError
+from providers.web.connections import ConnectTimeout, NotConnected
 
 from ..values.sse import EventTooLong
 
-HTTP_ERRORS = (WireError, TimeoutError, OSError)
+# What the connections raise, and no more: any other `OSError` or `TimeoutError` is not the server's doing.
+HTTP_ERRORS = (WireError, ReadTimeout, ConnectTimeout, NotConnected)
 MOST_ANSWER = 64 << 20  # bytes, where nobody says otherwise
 _MOST_OF_ERROR = 100_000  # bytes
 LAST_BYTES = 0.05  # seconds that the end of a body is awaited, so that its connection can be used again
 
 
 class AnswerBody:
-    """`most` bytes, or `EventTooLong` is raised; silent for `idle` seconds at most, or `TimeoutError`."""
+    """`most` bytes, or `EventTooLong` is raised; silent for `idle` seconds at most, or `ReadTimeout`."""
 
     def __init__(self, answer: Answer, most: int, idle: float) -> None:
         self._answer = answer
@@ -44,7 +46,7 @@ class AnswerBody:
         """What an error says, which is short: nothing if it is not. If it breaks off, the status is still there."""
         parts, size = [], 0
         with suppress(*HTTP_ERRORS):
-            async with asyncio.timeout(self._idle):
+            async with time_limit(self._idle, ReadTimeout()):
                 while size <= _MOST_OF_ERROR and (data := await self._answer.read(None)):
                     parts.append(data)
                     size += len(data)
@@ -63,6 +65,11 @@ async def read_to_the_end(answer: Answer) -> None:
         return
     loop = asyncio.get_running_loop()
     until, left = time.monotonic() + LAST_BYTES, LAST_BYTES
-    with suppress(*HTTP_ERRORS), Deadline(loop, loop.time() + LAST_BYTES):  # what is packed may unpack to nothing
-        while left > 0.0 and await answer.read(left):
-            left = until - time.monotonic()
+    deadline = Deadline(loop, loop.time() + LAST_BYTES)  # what is packed may unpack to nothing
+    try:
+        with suppress(*HTTP_ERRORS), deadline:
+            while left > 0.0 and await answer.read(left):
+                left = until - time.monotonic()
+    except TimeoutError:
+        if not deadline.expired:
+            raise

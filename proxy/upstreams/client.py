@@ -9,7 +9,6 @@ import logging
 import re
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -101,9 +100,9 @@ class UpstreamClient:
         if task is None:
             task = self._looking[model] = asyncio.create_task(self._look(model))
             task.add_done_callback(lambda _: self._looking.pop(model, None))
-        with suppress(TimeoutError):  # it goes on by itself, and the next request knows
-            async with asyncio.timeout(_LISTING_LIMIT):
-                await asyncio.shield(task)
+        await asyncio.wait([task], timeout=_LISTING_LIMIT)  # it goes on by itself, and the next request knows
+        if task.done():
+            task.result()
 
     async def _look(self, model: str) -> None:
         try:

@@ -5,7 +5,6 @@ the connections ends in one of the three.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Collection, Mapping
 from contextlib import suppress
@@ -13,7 +12,8 @@ from typing import Any
 
 from yarl import URL
 
-from providers.web.answer import Answer
+from providers.deadlines import time_limit
+from providers.web.answer import Answer, ReadTimeout
 from providers.web.connections import Connections
 from providers.web.egress import DIRECT, Egress
 
@@ -87,7 +87,7 @@ class OpenAITransport:
 
     async def _list_models(self) -> list[dict[str, Any]] | Failed:
         try:
-            async with asyncio.timeout(_MODELS_LIMIT):
+            async with time_limit(_MODELS_LIMIT, ReadTimeout()):
                 with await self.send("GET", "/models", {}, b"") as response:
                     if response.status != 200:
                         return self.failures.refusal(response, await self.body(response).error(), "")
@@ -105,7 +105,7 @@ class OpenAITransport:
     async def _props(self) -> dict[str, Any]:
         """What llama.cpp says of itself."""
         with suppress(*HTTP_ERRORS, EventTooLong):
-            async with asyncio.timeout(_MODELS_LIMIT):
+            async with time_limit(_MODELS_LIMIT, ReadTimeout()):
                 with await self.send("GET", _PROPS, {}, b"") as response:
                     about = parse(await self.body(response).whole()) if response.status == 200 else None
                     return about if isinstance(about, dict) else {}

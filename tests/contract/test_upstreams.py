@@ -431,3 +431,32 @@ def test_litellm_is_imported_late_silently_and_without_a_network(tmp_path: Path)
     command = [sys.executable, "-I", "-c", IMPORT, str(Path(__file__).parents[2])]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+
+
+# What is not the server's doing
+
+
+@pytest.mark.parametrize(
+    "error", [TimeoutError("a socket's"), ConnectionResetError("the client's"), OSError(28, "full")]
+)
+async def test_what_goes_wrong_behind_an_answer_is_not_blamed_on_its_server(error: Exception) -> None:
+    """Whoever takes the pieces of an answer may fail with the classes that connections raise too."""
+
+    def take(piece: Any) -> bool:
+        raise error
+
+    with ModelServer() as model:
+        model.script(text("Hello ", "you.", delay=0.3))
+        transport = OpenAITransport("up", model.url)
+        asked = json.dumps(body("m")).encode()
+        with await transport.forward("POST", "/chat/completions", {}, asked, streamed=True) as reply:
+            with pytest.raises(type(error)) as raised:
+                await reply.body.feed(take)
+            assert raised.value is error
+        events = transport.stream(body("m"), {})
+        await anext(events)
+        with pytest.raises(type(error)) as raised:
+            await events.feed(take)
+        assert raised.value is error
+        await events.aclose()
+        await transport.aclose()

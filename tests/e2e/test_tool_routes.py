@@ -105,3 +105,30 @@ def test_the_guide_shows_requests_that_work(proxy: Groundwire, model: ModelServe
     ]
     for path, body in shown:
         assert post(proxy, path, json.loads(body)).status_code == 200
+
+
+# A plugin
+
+PLUGIN = """
+class Slow:
+    def __init__(self, settings): ...
+
+    async def search(self, query):
+        raise TimeoutError("some socket of the plugin")
+"""
+
+
+def test_a_timeout_of_a_plugins_own_is_its_failure_and_in_the_log(config: dict[str, Any], tmp_path: Path) -> None:
+    """Nothing of ours took too long: it says what was raised, and where."""
+    (tmp_path / "slow_plugin.py").write_text(PLUGIN)
+    info = tmp_path / "slow_plugin-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: slow-plugin\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[groundwire.providers]\nslow = slow_plugin:Slow\n")
+    plugged = {**config, "providers": [{"name": "slow", "type": "slow"}]}
+    with Groundwire(plugged, {"PYTHONPATH": str(tmp_path)}, faulty=True, script=True) as proxy:
+        answer = post(proxy, "search", {"query": "sky blue"})
+        assert "the provider failed (TimeoutError)" in answer.text
+        assert "in time" not in answer.text
+        proxy.logged("provider slow raised TimeoutError")
+        proxy.logged("slow_plugin.py")

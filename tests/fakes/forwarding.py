@@ -61,8 +61,8 @@ KEY = "sk-canary-0123456789"
 DOWN = {"x-groundwire-search": "off; reason=header"}
 RAW = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
 
-# What a body does: bytes come, so many seconds pass, or it breaks off.
-Step = bytes | float | Broken
+# What a body does: bytes come, so many seconds pass, it breaks off, or a bug raises something else.
+Step = bytes | float | Exception
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class ScriptedBody:
     async def read(self) -> bytes:
         while self._steps:
             step = self._steps.pop(0)
-            if isinstance(step, Broken):
+            if isinstance(step, Exception):
                 raise step
             if isinstance(step, bytes):
                 self._upstream.read += len(step)

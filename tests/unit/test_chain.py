@@ -93,7 +93,7 @@ async def test_the_first_answer_wins() -> None:
         (errors.TimedOut("late"), "late"),
         (errors.Unavailable("down"), "down"),
         (KeyError("sk-secret"), "the provider failed (KeyError)"),
-        (TimeoutError(), "no answer in time"),
+        (TimeoutError("a socket's"), "the provider failed (TimeoutError)"),
         ("a string", "the provider returned str, not a list of results"),
         ([42], "the provider returned int, not a SearchResult"),
         (None, "the provider returned NoneType, not a list of results"),

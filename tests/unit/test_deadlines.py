@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from providers.deadlines import Deadline
+from providers.deadlines import Deadline, time_limit
 from tests.fakes.clock import in_leaping_time
 
 
@@ -118,3 +118,45 @@ def test_a_block_without_an_end_is_none_that_is_late() -> None:
             await asyncio.sleep(1000)
 
     in_leaping_time(endless())
+
+
+# Whose timeout it is
+
+
+@pytest.mark.parametrize(("length", "expired"), [(2.0, True), (0.5, False)])
+def test_a_deadline_says_whether_it_was_the_one(length: float, expired: bool) -> None:
+    async def run() -> bool:
+        loop = asyncio.get_running_loop()
+        deadline = Deadline(loop, loop.time() + 1)
+        try:
+            with deadline:
+                await asyncio.sleep(length)
+                raise TimeoutError("a socket's")
+        except TimeoutError:
+            return deadline.expired
+
+    assert in_leaping_time(run()) is expired
+
+
+def test_a_time_limit_raises_what_it_was_given_and_lets_others_pass() -> None:
+    async def run(seconds: float) -> None:
+        async with time_limit(1, LookupError("late")):
+            await asyncio.sleep(seconds)
+            raise TimeoutError("a socket's")
+
+    with pytest.raises(LookupError, match="late"):
+        in_leaping_time(run(2))
+    with pytest.raises(TimeoutError, match="a socket's"):
+        in_leaping_time(run(0.5))
+
+
+def test_a_cancellation_from_outside_passes_a_time_limit() -> None:
+    async def run() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().call_later(0.5, task.cancel)
+        async with time_limit(1, LookupError("late")):
+            await asyncio.sleep(2)
+
+    with pytest.raises(asyncio.CancelledError):
+        in_leaping_time(run())

@@ -231,6 +231,20 @@ def test_a_fault_before_anything_was_sent_is_the_edges_affair(stream: bool) -> N
     assert answer.wire.sent == []
 
 
+def test_a_timeout_that_is_not_ours_is_a_fault_too(caplog: pytest.LogCaptureFixture) -> None:
+    """Sockets, libraries and bugs raise the same class as a deadline of ours does."""
+    answer = delivered(HELLO, 1.0, TimeoutError("a socket's"))
+    assert answer.wire.frames[-1] == (1.0, b"error internal_error\n")
+    assert answer.observer.outcome == "internal_error"
+    assert "TimeoutError: a socket's" in caplog.text
+
+
+@BOTH_WAYS
+def test_and_so_it_is_before_anything_was_sent(stream: bool) -> None:
+    answer = crashing(lambda: Answer(1.0, TimeoutError("a socket's"), stream=stream), TimeoutError)
+    assert answer.wire.sent == []
+
+
 # What is kept
 
 

@@ -372,3 +372,13 @@ def test_nobody_stands_in_once_something_was_said() -> None:
     made = forwarded_by(ScriptedUpstream(reply(ROLE, HELLO, CUT)), second)
     assert error(made.wire.bodies[-2])["code"] == "upstream_truncated"
     assert second.asked == 0
+
+
+# A timeout that is not ours
+
+
+@pytest.mark.parametrize("steps", [[1.0], [1.0, ROLE + HELLO]], ids=["before", "in the middle"])
+@pytest.mark.parametrize("path", ["/chat/completions", "/embeddings"])
+def test_a_timeout_that_is_not_ours_is_the_edges_affair(steps: list[bytes | float], path: str) -> None:
+    with pytest.raises(TimeoutError, match="a socket's"):
+        forwarded(reply(*steps, TimeoutError("a socket's")), path=path, stream=path.startswith("/chat"))

@@ -4,12 +4,13 @@ before anybody hears of it; `BackgroundResponses` follows and cancels them, wher
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from typing import Any
 
 import orjson
+
+from providers.deadlines import time_limit
 
 from ...store.journal import Journal
 from ...store.journals import JournalGone, JournalsAway, JournalsFull, NobodyWorks
@@ -108,6 +109,10 @@ class BackgroundWriter(ResponseWriter):
         return self._state.sure
 
 
+class _StillWorking(Exception):
+    """What was to stop has not."""
+
+
 class BackgroundResponses:
     """Those of one store, seen from outside. `patience` is how long whoever works on one may take to stop."""
 
@@ -121,7 +126,7 @@ class BackgroundResponses:
         if not stored.in_background:
             raise refuse(400, "Cannot cancel a synchronous response.", code="invalid_value")
         if stored.running:
-            with suppress(TimeoutError, JournalGone, NobodyWorks):
+            with suppress(_StillWorking, JournalGone, NobodyWorks):
                 await self._stop(owner, response_id)
             stored = await self._state.find(owner, response_id)
         return await self._give_up(owner, stored.response) if stored.running else stored.response
@@ -140,7 +145,7 @@ class BackgroundResponses:
         try:
             await journals.cancel(owner, response_id)
             async with (
-                asyncio.timeout(self._patience),
+                time_limit(self._patience, _StillWorking()),
                 aclosing(journals.follow(owner, response_id, _PAST_ALL)) as frames,
             ):
                 async for _ in frames:
