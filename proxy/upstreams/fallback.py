@@ -9,8 +9,8 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Self
 
@@ -189,18 +189,7 @@ class FallbackPlan:
 
     def ask(self, body: dict[str, Any], known_tools: Sequence[Any] | None) -> EventBatches:
         """One attempt at the current upstream."""
-        return self._ask_in_place(body, known_tools) if self.current.upstream.limit else self._ask(body, known_tools)
-
-    async def _ask_in_place(
-        self, body: dict[str, Any], known_tools: Sequence[Any] | None
-    ) -> AsyncGenerator[list[Event], None]:
-        async with self.place() as full:
-            if full:
-                yield [full]
-                return
-            async with aclosing(self._ask(body, known_tools)) as batches:
-                async for batch in batches:
-                    yield batch
+        return _PlacedQuestion(self, body, known_tools)
 
     def place(self) -> AbstractAsyncContextManager[Failed | None]:
         """A place at the current upstream, or why there is none. Where another one may take over nobody waits for it;
@@ -210,7 +199,8 @@ class FallbackPlan:
             return _ALWAYS_FREE
         return limit.place(self._line, self._observer, waits=self.settled, patient=self._answered)
 
-    def _ask(self, body: dict[str, Any], known_tools: Sequence[Any] | None) -> EventBatches:
+    def ask_current(self, body: dict[str, Any], known_tools: Sequence[Any] | None) -> EventBatches:
+        """The same for who has a place there."""
         candidate = self.current
         self._question = body
         headers = {**candidate.headers, **self.note_question()}
@@ -220,6 +210,53 @@ class FallbackPlan:
         """Asks the current model something of our own. What it says is not for the client, and settles nothing; whoever
         asks can do without, so it is asked once."""
         return self.ask(body, None)
+
+
+class _PlacedQuestion:
+    """One question, and the place at its upstream for as long as it is asked. Whoever asks must close it."""
+
+    __slots__ = ("_batches", "_begun", "_body", "_known_tools", "_place", "_plan")
+
+    def __init__(self, plan: FallbackPlan, body: dict[str, Any], known_tools: Sequence[Any] | None) -> None:
+        self._plan = plan
+        self._body = body
+        self._known_tools = known_tools
+        self._begun = False
+        self._place: AbstractAsyncContextManager[Failed | None] | None = None  # that is held
+        self._batches: EventBatches | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __anext__(self) -> Awaitable[list[Event]]:
+        return self._begin() if self._batches is None else self._batches.__anext__()
+
+    async def _begin(self) -> list[Event]:
+        if self._begun:
+            raise StopAsyncIteration
+        self._begun = True
+        place = self._plan.place()
+        full = await place.__aenter__()
+        self._place = place
+        if full:
+            return [full]
+        self._batches = self._plan.ask_current(self._body, self._known_tools)
+        return await self._batches.__anext__()
+
+    async def feed(self, take: TakeBatch) -> None:
+        feed = None if self._batches is None else feed_of(self._batches)
+        if feed is not None:
+            await feed(take)
+
+    async def aclose(self) -> None:
+        batches, place = self._batches, self._place
+        self._begun, self._batches, self._place = True, None, None
+        try:
+            if batches is not None:
+                await batches.aclose()
+        finally:
+            if place is not None:
+                await place.__aexit__(None, None, None)
 
 
 class Attempts:

@@ -17,10 +17,15 @@ from typing import Any
 
 import pytest
 
+from proxy.config.upstreams import UpstreamConfig
+from proxy.upstreams.client import UpstreamClient
+from proxy.upstreams.fallback import Candidate, FallbackPlan
 from proxy.upstreams.litellm_transport import LitellmTransport
 from proxy.upstreams.openai_transport import OpenAITransport
 from proxy.upstreams.transport import Transport
-from proxy.values.events import Begun, Failed, Finished, TextDelta, UsageSeen
+from proxy.upstreams.upstream_limit import UpstreamLimit
+from proxy.values.events import Begun, Event, Failed, Finished, TextDelta, UsageSeen
+from proxy.watching.observer import Observer
 from tests.fakes import anthropic_model, gemini_model
 from tests.fakes.anthropic_model import AnthropicServer
 from tests.fakes.gemini_model import GeminiServer
@@ -460,3 +465,31 @@ async def test_what_goes_wrong_behind_an_answer_is_not_blamed_on_its_server(erro
         assert raised.value is error
         await events.aclose()
         await transport.aclose()
+
+
+# A limit of the upstream
+
+
+@pytest.mark.parametrize("most", [None, 1])
+async def test_pieces_are_handed_on_in_the_same_way_with_a_limit_and_without(most: int | None) -> None:
+    """In the moment in which they come, and not by waking a task for each; and the place is free afterwards."""
+    taken: list[str] = []
+
+    def take(batch: list[Event]) -> bool:
+        taken.extend(event.text for event in batch if isinstance(event, TextDelta))
+        return True
+
+    with ModelServer() as model:
+        model.script(text("Hello ", "you ", "there.", delay=0.1))
+        limit = UpstreamLimit("up", most, 0.1) if most else None
+        client = UpstreamClient(UpstreamConfig(name="up", base_url=model.url), OpenAITransport("up", model.url), limit)
+        for _ in range(2):  # the second would find the only place taken
+            plan = FallbackPlan([Candidate(client, "m", {})], Observer())
+            batches = plan.stream(body("m"))
+            while not any(isinstance(event, Begun) for event in await anext(batches)):
+                pass
+            await batches.feed(take)
+            await batches.aclose()
+            assert "".join(taken).endswith("there.")
+            taken.clear()
+        await client.aclose()

@@ -5,6 +5,7 @@ by another one instead; with events and with bytes.
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,7 +17,7 @@ import pytest
 from tests.fakes.groundwire import Groundwire
 from tests.fakes.held_streams import HELD, HELD_TURN, held, waiting
 from tests.fakes.log_lines import entry, eventually
-from tests.fakes.model import ModelServer, call, text
+from tests.fakes.model import ModelServer, Turn, call, text
 from tests.fakes.samples import Samples
 
 ROADS = [{}, {"x-groundwire-search": "off"}]
@@ -170,3 +171,94 @@ def test_who_has_all_of_an_answer_holds_no_place_any_more(
     with httpx.Client(timeout=20, headers=headers) as client:
         for _ in range(8):
             assert "From the first." in client.post(f"{helped.url}/chat/completions", json=body).text
+
+
+# With a limit and without
+
+
+@pytest.fixture(scope="module")
+def bounded(config: dict[str, Any]) -> Iterator[Groundwire]:
+    with started(config, 60, max_requests=50, retries=1, retry_wait=0.01) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def unbounded(config: dict[str, Any]) -> Iterator[Groundwire]:
+    with started(config, 60, max_requests=None, retries=1, retry_wait=0.01) as running:
+        yield running
+
+
+SEARCHED = (call("web_search", {"query": "sky blue"}, glued=True), text("Blue [1].", glued=True))
+ERROR = {"message": "no", "type": "t", "param": None, "code": "odd"}
+ANSWERS: dict[str, tuple[Turn, ...]] = {
+    "text": (text("Blue ", "sky.", glued=True),),
+    "reasoning": (Turn(reasoning=["hm"], text=["Blue."], glued=True),),
+    "search": SEARCHED,
+    "call": (call("weather", {"city": "Bern"}, glued=True),),
+    "refused": (Turn(status=400, body=json.dumps({"error": ERROR}).encode()),),
+    "busy": (Turn(status=429, body=b"{}", headers={"retry-after": "60"}),),
+    "broken": (Turn(status=500, body=b"oh no"),),
+    "twice": (Turn(status=503, body=b"{}"), text("Blue.", glued=True)),
+    "page": (Turn(body=b"<html>Not here</html>", content_type="text/html"),),
+    "cut": (text("Half", end="reset", finish=None, usage=None),),
+    "nothing": (Turn(body=b"", content_type="text/event-stream"),),
+    "odd": (Turn(body=b"data: {oh\n\n", content_type="text/event-stream"),),
+    "error in a stream": (
+        Turn(body=b"data: " + json.dumps({"error": ERROR}).encode(), content_type="text/event-stream"),
+    ),
+}
+WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
+MADE_UP = re.compile(
+    rb'((?:chatcmpl|resp|msg|req|rs|ws|fc|call|srvtoolu)[_-])[0-9a-zA-Z_-]+|"(?:created|completed)(?:_at)?":[0-9.]+'
+)
+OF_THIS_ANSWER = frozenset({"x-request-id", "request-id", "date", "content-length"})
+
+
+def said(proxy: Groundwire, api: str, road: dict[str, str], stream: bool) -> tuple[int, list[tuple[str, str]], bytes]:
+    """Status, headers and bytes of an answer, without what is made up for each."""
+    question = {"model": "m", "stream": stream}
+    if api == "responses":
+        body = {**question, "input": "Why?"}
+    else:
+        body = {**question, "max_tokens": 9, "messages": [{"role": "user", "content": "Why?"}]}
+    if api == "chat/completions":
+        body["tools"] = [WEATHER]
+    answer = CLIENT.post(f"{proxy.url}/{api}", json=body, headers={**road, "anthropic-version": "2023-06-01"})
+    headers = [(name, value) for name, value in answer.headers.items() if name not in OF_THIS_ANSWER]
+    return answer.status_code, headers, MADE_UP.sub(rb"\1-", answer.content)
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("api", ["chat/completions", "responses", "messages"])
+@pytest.mark.parametrize("road", ROADS, ids=["searched", "forwarded"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_an_answer_is_the_same_with_a_limit_and_without(
+    bounded: Groundwire,
+    unbounded: Groundwire,
+    model: ModelServer,
+    answer: str,
+    api: str,
+    road: dict[str, str],
+    stream: bool,
+) -> None:
+    model.part("m", *ANSWERS[answer])
+    without = said(unbounded, api, road, stream)
+    asked = list(model.asked["m"])
+    model.part("m", *ANSWERS[answer])
+    assert said(bounded, api, road, stream) == without
+    assert (model.asked["m"][0], len(model.asked["m"])) == (asked[0], len(asked))
+
+
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("road", ROADS, ids=["searched", "forwarded"])
+def test_who_leaves_ends_the_answer_with_a_limit_and_without(
+    bounded: Groundwire, unbounded: Groundwire, model: ModelServer, road: dict[str, str], limited: bool
+) -> None:
+    proxy = bounded if limited else unbounded
+    model.part("m", text("Blue ", "light", end="hang", finish=None))
+    body = {"model": "m", "messages": [{"role": "user", "content": "Why?"}], "stream": True}
+    with CLIENT.stream("POST", f"{proxy.url}/chat/completions", json=body, headers=road) as answer:
+        assert any("light" in line for line in answer.iter_lines())
+    line = entry(proxy, answer)
+    assert (line["status"], line["outcome"], line["output_tokens"] > 0) == (200, "client_left", True)
+    eventually(lambda: model.answering == 0)
