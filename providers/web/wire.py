@@ -176,13 +176,16 @@ class Wire(asyncio.BaseProtocol):
         self._transport = None
         if self._timer is not None:
             self._timer.cancel()
-        if self._head is not None:
+        if self._head is None and self._answer is None:
+            return
+        if error is not None and not isinstance(error, OSError):  # we raised it, and the event loop closed
+            self._fail(_bug(error))
+        elif self._head is not None:
             self._fail(HungUp("the server closed the connection"))
-        elif self._answer is not None:
-            if error is None and not self._answer.has_length:
-                self._complete(self._answer)
-            else:
-                self._fail(BrokenOff("the connection ended in the middle of the answer"))
+        elif self._answer is not None and error is None and not self._answer.has_length:
+            self._complete(self._answer)
+        else:
+            self._fail(BrokenOff("the connection ended in the middle of the answer"))
 
     # The parser's side
 
@@ -310,7 +313,12 @@ def _failure_of(error: Exception) -> Exception:
         return reason
     if isinstance(error, httptools.HttpParserCallbackError) and not isinstance(reason, httptools.HttpParserError):
         log.error("reading an answer failed", exc_info=reason or error)  # here, because nobody may be waiting
-        bug = RuntimeError("reading an answer failed")
-        bug.__cause__ = reason
-        return bug
+        return _bug(reason)
     return NotHTTP(str(error))
+
+
+def _bug(cause: BaseException | None) -> RuntimeError:
+    """What whoever asked is told of it: a class that nobody takes for the server's doing."""
+    bug = RuntimeError("reading an answer failed")
+    bug.__cause__ = cause
+    return bug

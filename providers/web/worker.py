@@ -13,6 +13,7 @@ import os
 import struct
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
@@ -28,6 +29,7 @@ LONGEST_ANSWER = 32 << 20  # more than the longest text that `extract` gives
 
 _MEMORY = 512 << 20
 _FRESH = 160 << 20  # who holds more than this after a page makes room for a new process
+_DEEPEST = 20  # calls of a stack that are told
 _NICE = 5  # the server goes first
 
 
@@ -74,7 +76,10 @@ def _answer(job: dict[str, str], body: bytes) -> dict[str, Any]:
     except MemoryError:
         return {"error": "Unavailable", "message": "the page takes more memory than reading it may"}
     except Exception as error:  # a boundary: whatever a page does to the parsers, the next page finds us at work
-        return {"error": "Unavailable", "message": f"the page cannot be read ({type(error).__name__})"}
+        # Source lines only: the text of the exception may hold what stands on the page.
+        stack = "".join(traceback.format_tb(error.__traceback__, -_DEEPEST))
+        message = f"the page cannot be read ({type(error).__name__})"
+        return {"error": "Unavailable", "message": message, "stack": stack}
 
 
 def _bound_process() -> None:

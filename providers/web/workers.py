@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -27,6 +28,8 @@ from ..errors import PageBlocked, ProgramFailed, TimedOut, Unavailable
 from ..places import Places
 from .extract import Extracted
 from .worker import FRAME, LONGEST_ANSWER, TAKEN
+
+log = logging.getLogger(__name__)
 
 _START = "import sys; sys.path[:] = sys.argv[2:]; from providers.web.worker import serve; serve(float(sys.argv[1]))"
 _START_LIMIT = 20.0  # seconds, on a machine that is busy with other things
@@ -66,6 +69,8 @@ class Workers:
             async with self._slow_places.place():
                 answer = await self._read(page, slow=True)
         if "error" in answer:
+            if "stack" in answer:
+                log.warning("reading a page failed: %s\n%s", answer["message"], answer["stack"])
             raise _RAISED[answer["error"]](answer["message"])
         return answer
 

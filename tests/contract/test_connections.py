@@ -74,27 +74,32 @@ async def test_repeated_headers_have_an_end() -> None:
             await server.ask()
 
 
-class BrokenWire(ClearWire):
-    """Its callback raises what only a bug raises."""
-
+class BugInParserCallback(ClearWire):
     def on_headers_complete(self) -> None:
         raise KeyError("a bug")
 
 
-class BrokenConnections(Connections):
-    def _new_wire(self) -> Wire:
-        return BrokenWire(self._take_back, memoryview(bytearray(1024)))
+class BugInLoopCallback(ClearWire):
+    def buffer_updated(self, nbytes: int) -> None:
+        raise KeyError("a bug")
 
 
-async def test_a_bug_in_a_callback_is_not_blamed_on_the_server(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("kind", "logger"), [(BugInParserCallback, "groundwire"), (BugInLoopCallback, "asyncio")])
+async def test_a_bug_in_a_callback_is_not_blamed_on_the_server(
+    kind: type[ClearWire], logger: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Connections):
+        def _new_wire(self) -> Wire:
+            return kind(self._take_back, memoryview(bytearray(1024)))
+
     async with serving(saying(SIZED)) as server:
-        broken = BrokenConnections(f"http://127.0.0.1:{server.port}", {}, DIRECT, 5.0)
+        broken = Broken(f"http://127.0.0.1:{server.port}", {}, DIRECT, 5.0)
         with pytest.raises(RuntimeError) as raised:
             await broken.ask("POST", "/", {}, b"{}", 30.0)
         broken.close()
     assert isinstance(raised.value.__cause__, KeyError)
-    (record,) = [record for record in caplog.records if record.name == "groundwire"]
-    assert record.exc_info is not None
+    (record,) = [record for record in caplog.records if record.name == logger]
+    assert record.exc_info
     assert isinstance(record.exc_info[1], KeyError)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import signal
@@ -12,6 +13,7 @@ import time
 import zlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 import uvloop
@@ -20,7 +22,7 @@ from providers.errors import PageBlocked, TimedOut, Unavailable
 from providers.places import asked_by
 from providers.web.extract import Extracted
 from providers.web.worker import FRAME
-from providers.web.workers import Workers
+from providers.web.workers import Workers, _Page
 from tests.fakes.hostile import STUCK, memory, page_processes, pdf, pdf_bomb
 from tests.fakes.providers import until
 
@@ -277,3 +279,22 @@ class TestTurns:
         assert page_processes() <= {process._process.pid for process in workers._idle}
         pages = await asyncio.gather(*(read(workers, caller=str(n)) for n in range(6)))
         assert {page.title for page in pages} == {"The log"}
+
+
+class Mistaken(Workers):
+    """It asks for what the process knows nothing of, as only a bug does."""
+
+    async def extract(self, body: bytes, content_type: str, charset: str, url: str) -> Extracted:
+        return cast(Extracted, await self._answer(_Page(body, {"task": "unknown"})))
+
+
+async def test_a_bug_in_the_process_is_in_the_log_with_its_stack(caplog: pytest.LogCaptureFixture) -> None:
+    workers = Mistaken()
+    try:
+        with pytest.raises(Unavailable, match=r"the page cannot be read \(KeyError\)"):
+            await workers.extract(b"What stands on the page.", "text/html", "", "https://example.org/")
+    finally:
+        await workers.aclose()
+    (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "worker.py" in record.getMessage()
+    assert "What stands" not in record.getMessage()
