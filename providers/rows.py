@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 _MARKDOWN_LINK = re.compile(r"(?<!!)\[[^\[\]]{0,500}\]\(<?(https?://(?:[^\s()<>]|\([^\s()<>]{0,200}\))+)")
-_AGO = re.compile(r"(\d{1,3}|an?) (minute|hour|day|week|month|year)s? ago", re.I)
+_AGO = re.compile(r"(\d{1,3}|an?) (minute|hour|day|week|month|year)s? ago", re.I | re.A)  # ASCII, or ı would be an i
 _ENGLISH_DAY = re.compile(r"([a-z]{3})[a-z]*\.? (\d{1,2}), (\d{4}).*", re.I)
 _AGO_DAYS = {"minute": 1 / 1440, "hour": 1 / 24, "day": 1, "week": 7, "month": 30, "year": 365}
 

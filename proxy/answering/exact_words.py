@@ -43,13 +43,16 @@ _SIGNS = {
     **dict.fromkeys("兆조", 12),
 }
 _MULTIPLE_WORDS = "|".join(sorted(_MULTIPLES, key=len, reverse=True))
-_MULTIPLE = pattern(rf"[ \u00a0\u202f-]?(?:({_MULTIPLE_WORDS})\b|([{''.join(_SIGNS)}]))", re.IGNORECASE)
-_COUNTED = pattern(f"({_NUMBER.pattern})({_MULTIPLE.pattern})?", re.IGNORECASE)
+_MULTIPLE = pattern(rf"[ \u00a0\u202f-]?(?:({_MULTIPLE_WORDS})\b|([{''.join(_SIGNS)}]))")
+_COUNTED = pattern(f"({_NUMBER.pattern})({_MULTIPLE.pattern})?")
 # 3億2000万 is one number in two pieces: nothing is said about it.
 _IN_PIECES = pattern(rf"[{''.join(_SIGNS)}]\d")
-# As far as texts are compared, digits of all scripts are the same, and the Arabic signs between them ours.
+# As far as texts are compared, digits of all scripts are the same, and the Arabic signs between them ours. Words are
+# looked for in lower case, not by patterns that ignore case: those also match letters that no `lower()` makes equal, so
+# that a word which was found would not stand in its table.
 _ZEROS = "٠۰०০੦૦௦౦೦൦๐໐༠၀០０"
 _DIGITS = {ord(zero) + digit: str(digit) for zero in _ZEROS for digit in range(10)} | {0x066B: ".", 0x066C: ","}
+_SMALL = _DIGITS | {ord("ı"): "i", ord("ſ"): "s"}
 
 _MONTHS = (
     ("january", "jan", "januar", "janvier", "enero", "gennaio", "janeiro", "januari", "jänner"),
@@ -69,8 +72,8 @@ _MONTH_NUMBERS = {name: number for number, names in enumerate(_MONTHS, 1) for na
 _MONTH = f"({'|'.join(sorted(_MONTH_NUMBERS, key=len, reverse=True))})"
 _DAY, _YEAR = r"(\d{1,2})(?:st|nd|rd|th|º|er|\.)?", r"(\d{4})"
 _OF = r"\s++(?:(?:de|of)\s++)?"
-_DAY_FIRST = pattern(rf"(?<!\d){_DAY}{_OF}{_MONTH}\b\.?(?:,?{_OF}{_YEAR}(?!\d))?", re.IGNORECASE)
-_MONTH_FIRST = pattern(rf"\b{_MONTH}\.?\s++{_DAY}(?!\d)(?:,?\s++{_YEAR}(?!\d))?", re.IGNORECASE)
+_DAY_FIRST = pattern(rf"(?<!\d){_DAY}{_OF}{_MONTH}\b\.?(?:,?{_OF}{_YEAR}(?!\d))?")
+_MONTH_FIRST = pattern(rf"\b{_MONTH}\.?\s++{_DAY}(?!\d)(?:,?\s++{_YEAR}(?!\d))?")
 _ISO = pattern(r"(?<!\d)(\d{4})-(\d{1,2})-(\d{1,2})(?!\d)")
 _CJK = pattern(r"(?<!\d)(?:(\d{4})\s?年\s?)?(\d{1,2})\s?月\s?(\d{1,2})\s?日")
 _NUMERIC = pattern(r"(?<![\d./])(\d{1,2})([./])(\d{1,2})\2(\d{4})(?!\d)")
@@ -104,7 +107,7 @@ class ExactWords:
     """Of the texts of one source. Each kind is looked up when it is first asked for."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self._text = "\n".join(texts).translate(_DIGITS)
+        self._text = _small("\n".join(texts))
 
     @cached_property
     def _numbers(self) -> frozenset[str]:
@@ -126,7 +129,7 @@ class ExactWords:
 
     def missing(self, sentence: str) -> tuple[str, ...]:
         """What of a sentence stands nowhere here, as the sentence has it."""
-        said, sentence = sentence, sentence.translate(_DIGITS)  # of one length
+        said, sentence = sentence, _small(sentence)  # of one length
         found: list[tuple[int, str]] = []
         quotations = list(_quotations(sentence))
         found += [(start, quoted) for start, quoted in quotations if not self._holds_words(quoted)]
@@ -141,7 +144,7 @@ class ExactWords:
     def _missing_numbers(self, sentence: str) -> Iterator[tuple[int, str]]:
         for number in _COUNTED.finditer(sentence):
             before, written = sentence[max(0, number.start() - 2) : number.start()], number[1]
-            if _IN_A_NAME.search(before) or (written.isdigit() and int(written) <= LARGEST_WORD):
+            if _IN_A_NAME.search(before) or _is_few(written):
                 continue
             if _IN_PIECES.search(sentence, max(0, number.start() - 1), number.end() + 1):
                 continue
@@ -171,6 +174,15 @@ class ExactWords:
         return all(piece in self._flat for piece in pieces)
 
 
+def _small(text: str) -> str:
+    """In lower case and with our digits, letter for letter: a place in the one is the same place in the other."""
+    return text.replace("İ", "i").lower().translate(_SMALL)  # lower() would make two of that one letter
+
+
+def _is_few(written: str) -> bool:
+    return written.isdecimal() and len(written) < 10 and int(written) <= LARGEST_WORD
+
+
 def _readings(written: str, multiple: str | None) -> frozenset[str]:
     """All that a written number may mean: 1.234 is a thousand to some and little more than one to others."""
     readings = {_plain(written)}
@@ -179,7 +191,7 @@ def _readings(written: str, multiple: str | None) -> frozenset[str]:
     if _GROUPED_BY_TWO.fullmatch(written):
         readings.add(_plain(written.replace(",", "")))
     if multiple:
-        word = multiple.lstrip(" \u00a0\u202f-").lower()
+        word = multiple.lstrip(" \u00a0\u202f-")
         zeros = _SIGNS.get(word) or _MULTIPLES[word]
         readings |= {_multiplied(reading, zeros) for reading in readings}
     return frozenset(readings)
@@ -208,17 +220,13 @@ def _multiplied(reading: str, zeros: int) -> str:
 
 def _dates_in(text: str) -> Iterator[_Found]:
     for found in _DAY_FIRST.finditer(text):
-        yield from _dated(found, [(found[3], _month(found[2]), found[1])])
+        yield from _dated(found, [(found[3], _MONTH_NUMBERS[found[2]], found[1])])
     for found in _MONTH_FIRST.finditer(text):
-        yield from _dated(found, [(found[3], _month(found[1]), found[2])])
+        yield from _dated(found, [(found[3], _MONTH_NUMBERS[found[1]], found[2])])
     for found in (*_ISO.finditer(text), *_CJK.finditer(text)):
         yield from _dated(found, [(found[1], found[2], found[3])])
     for found in _NUMERIC.finditer(text):
         yield from _dated(found, [(found[4], found[1], found[3]), (found[4], found[3], found[1])])
-
-
-def _month(name: str) -> int:
-    return _MONTH_NUMBERS[name.lower()]
 
 
 def _dated(found: re.Match[str], readings: list[tuple[str | None, str | int, str]]) -> Iterator[_Found]:

@@ -132,8 +132,8 @@ def offered_tools(body: Mapping[str, Any]) -> dict[str, str]:
 
 
 _FENCED = re.compile(r"^<<<(web-[0-9a-f]+)\n(.*?)\n\1>>>$", re.MULTILINE | re.DOTALL)
-_PAGE = re.compile(r"Page \[(\d+)\]: ([^\n]*)\nURL: (\S+)\n(?:Date: [^\n]*\n)?\n(.*)", re.DOTALL)
-_HIT = re.compile(r"\[(\d+)\] (.*)\nURL: (\S+)(?:\nDate: .*)?(?:\n(.+))?")
+_PAGE = re.compile(r"Page \[([0-9]{1,9})\]: ([^\n]*)\nURL: (\S+)\n(?:Date: [^\n]*\n)?\n(.*)", re.DOTALL)
+_HIT = re.compile(r"\[([0-9]{1,9})\] (.*)\nURL: (\S+)(?:\nDate: .*)?(?:\n(.+))?")
 
 
 def read_result(result: str) -> Iterator[Reading]:

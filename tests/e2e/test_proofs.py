@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -75,6 +76,27 @@ def test_messages(proxy: Groundwire, model: ModelServer) -> None:
     body = {"max_tokens": 99, "messages": [QUESTION], "tools": tools}
     said = post(proxy, "/messages", body).json()["content"][-1]
     assert [proof(citation) for citation in said["citations"]] == [PROOF]
+
+
+OLD_LETTERS = "On 1 Auguſt 1790 the census began. On 3 APRİL 2021 it counted 5 mıllion people."
+
+
+def test_letters_that_ignored_case_takes_for_others_do_not_break_an_answer(
+    config: dict[str, Any], model: ModelServer, tmp_path: Path
+) -> None:
+    """ſ, İ and ı in a source: patterns that ignore case take them for s and i, tables of words do not."""
+    (tmp_path / "census.md").write_text(f"# Census\n\n{OLD_LETTERS}\n", encoding="utf-8")
+    library = {**config["providers"][0], "options": {"path": str(tmp_path)}}
+    said = "The census of 1 August 1790 [1]. In April 2021 it counted 5,000,000 people [1]."
+    with Groundwire({**config, "providers": [library], "citations": {"auto": "on"}}) as running:
+        census = call("open_page", {"url": f"{SITE}census.md"})
+        for stream in (False, True):
+            model.script(call("web_search", {"query": "census"}), census, text(said, OLD_LETTERS))
+            answer = post(running, "/chat/completions", {"messages": [QUESTION], "stream": stream}).text
+            assert "[[1]]" in answer
+            assert "people." in answer
+            assert '"finish_reason":"stop"' in answer.replace(": ", ":")
+            assert "unmatched" not in answer
 
 
 # Models that write no markers

@@ -245,6 +245,13 @@ def test_a_dated_page_of_many_paragraphs_is_read_whole() -> None:
     assert reading.text == "First paragraph.\n\nSecond one.\n\nThird."
 
 
+def test_a_number_that_no_source_has_is_no_source() -> None:
+    """Python reads no number of more than 4300 digits."""
+    hits = f"[{'9' * 5000}] Odd\nURL: https://a.org/\n\n[1] Title\nURL: https://b.org/\nWords."
+    (reading,) = read_result(f"<<<web-0123456789abcdef\n{hits}\nweb-0123456789abcdef>>>")
+    assert (reading.n, reading.url) == (1, "https://b.org/")
+
+
 PAGE = """# The harbour
 
 Ships come and go all day.

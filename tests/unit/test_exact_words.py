@@ -94,6 +94,41 @@ def test_what_is_listed_keeps_its_script(sentence: str, listed: str) -> None:
     assert ExactWords(["2 people"]).missing(sentence) == (listed,)
 
 
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("On 1 Auguſt 1790 it began.", "on 1 August 1790"),
+        ("3 APRİL 2021", "April 3, 2021"),
+        ("Auguſt 2, 1790", "2 August 1790"),
+        ("It cost 5 mıllion.", "5,000,000"),
+        ("It cost 5 MİLLİON.", "5 million"),
+        ("5\u212a people", "5,000 people"),  # the sign of the kelvin
+    ],
+)
+def test_letters_that_only_patterns_take_for_others_are_read(source: str, sentence: str) -> None:
+    assert ExactWords([source]).missing(sentence) == ()
+    assert ExactWords([sentence]).missing(source) == ()
+
+
+_WORDS = ("1 ", "31 ", "2021 ", "august ", "MARCH ", "april, ", "million ", "k", "of ", "5", "٣", "²", "2021-03-03 ")
+
+
+@given(st.lists(st.sampled_from(_WORDS), max_size=12), st.sampled_from(["", "ſ", "ı", "İ", "\u212a", "ẞ", "ǅ", "ﬁ"]))
+def test_no_letter_of_a_source_or_a_sentence_raises(words: list[str], odd: str) -> None:
+    """With each letter of the words replaced by others that patterns or `upper()` take for it."""
+    text = "".join(words)
+    texts = [text, text.upper(), *(text.replace(plain, odd) for plain in ("s", "i", "I", "k", "S"))]
+    for source in texts:
+        words_of = ExactWords([source])
+        words_of.read()
+        for sentence in texts:
+            assert all(listed in sentence for listed in words_of.missing(sentence))
+
+
+def test_a_number_of_thousands_of_digits_is_compared_too() -> None:
+    assert ExactWords(["few"]).missing("9" * 5000) == ("9" * 5000,)
+
+
 def test_pages_that_were_made_to_be_slow_are_not() -> None:
     """Each of these took minutes when every place was looked at from every other."""
     links = ExactWords(["](" * 50_000 + "the very end of it"])
