@@ -214,13 +214,14 @@ _RULE = re.compile(r"[-: ]*")
 _FILE = re.compile(r"[\w.-]*/[\w./-]*\w\.\w+")
 _ROW = re.compile(r"[ \t]*\|")
 _CELLS = re.compile(r"(?<!\\)\|")
-_NOISE = re.compile(r"^[ \t]*(?:#{1,6}[ \t].*|[-*_=|: \t]+|\|.*|!\[.*|\[…\])$", re.MULTILINE)
+_NOISE = re.compile(r"^[ \t]*+(?:#{1,6}[ \t].*|[-*_=|: \t]*+$|\|.*|!\[.*|\[…\]$)", re.MULTILINE)
 _CODE = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1.*?$|\Z)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s\"[^\"]*\")?\)")
-_ITEM = re.compile(r"^\s*(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?|^\s*>\s?", re.MULTILINE)
+_ITEM = re.compile(r"^[^\S\n]*+(?:(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?|>\s?)", re.MULTILINE)
 _EMPHASIS = re.compile(r"(\*\*|__|(?<!\w)[*_](?=\S)|(?<=\S)[*_](?!\w))")
 _SENTENCE_END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"'”’)]))\s+(?=`|[\"'“‘(]?[^\W_a-z])|(?<=[。！？])")
 _SHORTENED = re.compile(r"(?:\b(?:e\.g|i\.e|etc|cf|vs|Dr|Mr|Mrs|Ms|Prof|St|No|Fig|approx)|\b[A-Z])\.$")
+_LONGEST_SHORTENED = 10  # characters, with one before it
 
 
 def sentences(markdown: str) -> list[str]:
@@ -229,13 +230,13 @@ def sentences(markdown: str) -> list[str]:
     text = _NOISE.sub("", _CODE.sub("\n\n", markdown))
     text = _EMPHASIS.sub("", _LINK.sub(r"\1", _ITEM.sub("\n\n", text)))
     for paragraph in re.split(r"\n\s*\n", text):
-        begun = ""
+        begun: list[str] = []
         for piece in _SENTENCE_END.split(" ".join(paragraph.split())):
-            begun = f"{begun} {piece}".strip()
-            if not _SHORTENED.search(begun):
-                found.append(begun)
-                begun = ""
-        found.append(begun)
+            begun.append(piece)
+            if not _SHORTENED.search(piece[-_LONGEST_SHORTENED:]):
+                found.append(" ".join(begun).strip())
+                begun = []
+        found.append(" ".join(begun).strip())
     return [_balanced(sentence) for sentence in found if _is_quotable(sentence)]
 
 
