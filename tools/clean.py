@@ -4,13 +4,14 @@ NFC text without invisible, private or control characters, of bounded length. Id
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 import orjson
 
 from providers.text.cuts import cut_place
 from providers.text.patterns import pattern
-from providers.text.stretches import first_in, substituted
+from providers.text.stretches import STRETCH, first_in, substituted
 
 LINE = 2000  # longer lines are broken at a blank: nobody reads them, and they hide text from people who look
 
@@ -34,6 +35,10 @@ _UNSEEN = pattern(f"({_ONE_EMOJI}(?:{_JOINER}{_ONE_EMOJI}){{0,7}}|[0-9#*]\ufe0f\
 _SUSPECT = pattern(f"[{_INVISIBLE}]")
 _LINE_END = pattern("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
 _LONG_BLANK = pattern(r"(?<=\S)[^\S\n]{33,}|[^\S\n]{121,}")  # between words, and before the first: code is indented
+_MOST_MARKS = 30  # on one letter, as Unicode's stream-safe text has them; more are only there to be drawn over others
+_MANY_SIGNS = pattern(rf"[^\w\s\x00-\x7f]{{{_MOST_MARKS + 1},}}")  # marks are neither letters nor blanks
+_MARKS_THAT_BEGIN_NOTHING = "\u0f73\u0f75\u0f81"  # which become two marks
+_NEAR = 1000  # characters behind a stretch in which a place to cut is looked for
 _EMPTY_LINES = pattern(r"\n{3,}")
 
 
@@ -41,10 +46,10 @@ def clean(text: str, max_length: int) -> str:
     """The visible text, at most `max_length` characters of it."""
     text = substituted(_LINE_END, "\n", text)
     if not text.isascii():
-        text = unicodedata.normalize("NFC", text)
+        text = _composed(text)
     if first_in(_SUSPECT, text):  # most pages hold none, and looking is cheaper than replacing
         text = substituted(_UNSEEN, lambda found: found[1] or "", text)
-        text = unicodedata.normalize("NFC", text)  # what was held apart may compose now
+        text = _composed(text)  # what was held apart may compose now
     text = substituted(_LONG_BLANK, " ", text)
     text = "\n".join(_short_lines(text))
     text = substituted(_EMPTY_LINES, "\n\n", text).strip()
@@ -69,6 +74,34 @@ def _is_plain(text: str) -> bool:
     if not text.isascii() or "\x7f" in text:
         return False
     return len(orjson.dumps(text)) == len(text) + 2 or text.isprintable()
+
+
+def _composed(text: str) -> str:
+    """In NFC, stretch by stretch. Python sorts the marks on a letter in the square of their number: more than a letter
+    can have are left out before."""
+    text = substituted(_MANY_SIGNS, _with_few_marks, text)
+    pieces, start = [], 0
+    while start < len(text):
+        stop = start + STRETCH
+        while stop < min(len(text), start + STRETCH + _NEAR) and _may_compose(text[stop]):
+            stop += 1
+        pieces.append(unicodedata.normalize("NFC", text[start:stop]))
+        start = stop
+    return "".join(pieces)
+
+
+def _may_compose(character: str) -> bool:
+    """With what stands before it: a mark, or a letter of a Korean syllable that is not its first."""
+    return unicodedata.category(character).startswith("M") or "\u1160" <= character <= "\u11ff"
+
+
+def _with_few_marks(signs: re.Match[str]) -> str:
+    kept, marks = [], 0
+    for sign in signs[0]:
+        marks = marks + 1 if unicodedata.combining(sign) or sign in _MARKS_THAT_BEGIN_NOTHING else 0
+        if marks <= _MOST_MARKS:
+            kept.append(sign)
+    return "".join(kept)
 
 
 def _short_lines(text: str) -> list[str]:

@@ -20,7 +20,7 @@ from .provenance import Address, Domains, Provenance, Refused, holds_secret, nor
 from .render import PagePart
 
 MOST_URLS = 20  # in one call
-BOOK = 50_000  # characters, some milliseconds of work
+BOOK = 10_000  # characters: of hostile ones some 30 milliseconds of work
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -11,6 +11,8 @@ from providers.chain import Opened
 from providers.records import dataclass
 from providers.text.cuts import cut
 from providers.text.passages import best_passages
+from providers.text.patterns import pattern
+from providers.text.stretches import first_in
 
 from . import prompts
 from .clean import clean, one_line
@@ -21,10 +23,8 @@ SHORTEST = 200  # less than this is no use to a reader
 SHORT_PAGE = 1000
 LONGEST_PAGE = 1_000_000  # what is kept of one page
 LONGEST_REMARK = 150
-# Code, which is kept as it is, or a comment of HTML, which no reader of the page sees.
-CODE_OR_COMMENT = re.compile(
-    r"(^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\2|\Z)|`[^`\n]+`)|<!--.*?-->", re.MULTILINE | re.DOTALL
-)
+# Where code begins, which is kept as it is, or a comment of HTML, which no reader of the page sees.
+_BEGINS = pattern(r"^ {0,3}(`{3,}|~{3,})|`|<!--", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,40 @@ def _shown(text: str, most: int) -> str:
 
 
 def without_comments(text: str) -> str:
+    """Step by step, and what ends something is found by `find`: one pattern over a megabyte would let nobody else go
+    on until it is done."""
     end = text.rfind("-->") + 3  # what lies beyond holds no comment that ends
-    return CODE_OR_COMMENT.sub(r"\1", text[:end]) + text[end:] if end > 2 else text
+    kept, behind = [], 0  # behind: what has been read so far
+    while end > 2 and (found := first_in(_BEGINS, text, behind)) and found.start() < end:
+        if found[0] == "<!--":
+            kept.append(text[behind : found.start()])
+            behind = text.find("-->", found.end()) + 3
+            continue
+        stop = _fence_end(text, found[1], found.end(), end) if found[1] else _span_end(text, found.end(), end)
+        kept.append(text[behind:stop])
+        behind = stop
+    return "".join([*kept, text[behind:]]) if kept else text
+
+
+def _fence_end(text: str, fence: str, start: int, end: int) -> int:
+    """Behind the same run at the beginning of a line; a fence that is not closed goes on to the end."""
+    while (line := text.find("\n", start, end)) >= 0:
+        at = text.find(fence, line + 1, end)
+        if at < 0:
+            break
+        begin = text.rfind("\n", at - 4, at) + 1
+        if begin and not text[begin:at].strip(" "):
+            return at + len(fence)
+        start = at
+    return end
+
+
+def _span_end(text: str, start: int, end: int) -> int:
+    """Behind the next backtick in the same line; without one, or right behind the first, it is no code."""
+    stop = text.find("`", start, end)
+    if stop <= start or text.find("\n", start, stop) >= 0:
+        return start
+    return stop + 1
 
 
 def part_of(page: ReadPage, start: int, query: str, max_length: int) -> PagePart:

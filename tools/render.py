@@ -5,7 +5,7 @@ text in a constant layout or plain JSON objects. `escape` is the last thing done
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from providers.chain import Failure
@@ -223,7 +223,7 @@ _TEMPLATE = pattern(
 )
 _FENCE_ID = pattern(r"web-[0-9a-f]{16}", re.IGNORECASE)
 _MARKER = pattern(r"\[(\s*\d{1,6}(?:\s*[-–,;]\s*\d{1,6}){0,20}\s*(?:†[^\]\n]{0,80})?)\]|【([^】\n]{0,80})】")
-_CODE_SPAN = pattern(r"(`+)[^`\n]+\1(?!`)")
+_TICKS = pattern("`+")
 _CODE_FENCE = pattern(r" {0,3}(`{3,}|~{3,})")
 
 
@@ -260,11 +260,27 @@ def _code_lines(lines: Sequence[str]) -> set[int]:
 
 
 def _without_markers(line: str) -> str:
+    if "[" not in line and "【" not in line:
+        return line
     pieces, at = [], 0
-    for span in _CODE_SPAN.finditer(line):
-        pieces += [_MARKER.sub(_as_parentheses, line[at : span.start()]), span[0]]
-        at = span.end()
+    for start, end in _code_spans(line):
+        pieces += [_MARKER.sub(_as_parentheses, line[at:start]), line[start:end]]
+        at = end
     return "".join([*pieces, _MARKER.sub(_as_parentheses, line[at:])])
+
+
+def _code_spans(line: str) -> Iterator[tuple[int, int]]:
+    """From a run of backticks to the next, where that is not longer. Each run is looked at once: a pattern that goes
+    back to its first run takes the cube of the length for a line of backticks."""
+    opened = 0  # how long the run is that may open one
+    behind = 0  # where it ends
+    for run in _TICKS.finditer(line):
+        size = run.end() - run.start()
+        if opened >= size:
+            yield behind - size, run.end()
+            opened = 0
+        else:
+            opened, behind = size, run.end()
 
 
 def _as_parentheses(marker: re.Match[str]) -> str:
