@@ -24,14 +24,22 @@ class SSEDecoder:
 
     def __init__(self, limit: int = 1_000_000) -> None:
         self._limit = limit
-        self.rest = b""  # of an event that has begun and is not whole
+        self.rest = bytearray()  # of an event that has begun and is not whole
         self._started = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        data = self.rest + data
+        if self.rest:
+            # Only what is new is looked at: a long event that comes in small pieces costs its length once.
+            looked_at = len(self.rest)
+            self.rest += data
+            if self._started and not EVENT_END.search(self.rest, max(looked_at - 3, 0)):
+                self._check_length()
+                return []
+            data = bytes(self.rest)
+            self.rest.clear()
         if not self._started:
             if len(data) < 3 and b"\xef\xbb\xbf".startswith(data):
-                self.rest = data
+                self.rest += data
                 return []
             data = data.removeprefix(b"\xef\xbb\xbf")
             self._started = True
@@ -39,9 +47,9 @@ class SSEDecoder:
             # A CR at the very end may be half of a CRLF: it waits for the next bytes.
             held = b"\r" if data.endswith(b"\r") else b""
             data = data.removesuffix(held).replace(b"\r\n", b"\n").replace(b"\r", b"\n") + held
-        *blocks, self.rest = data.split(b"\n\n")
-        if len(self.rest) > self._limit:
-            raise EventTooLong
+        *blocks, rest = data.split(b"\n\n")
+        self.rest += rest
+        self._check_length()
         payloads = []
         for block in blocks:
             payload = payload_of(block)
@@ -51,9 +59,14 @@ class SSEDecoder:
 
     def flush(self) -> list[bytes]:
         """What stands unterminated at the end. The spec drops it; servers that forget the last blank line exist."""
-        block, self.rest = self.rest, b""
+        block = bytes(self.rest)
+        self.rest.clear()
         payload = payload_of(block.replace(b"\r", b"\n"))
         return [payload] if payload is not None else []
+
+    def _check_length(self) -> None:
+        if len(self.rest) > self._limit:
+            raise EventTooLong
 
 
 def payload_of(block: bytes) -> bytes | None:
