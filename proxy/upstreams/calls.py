@@ -8,8 +8,10 @@ with what is there and goes on: half of a name may be the whole of another one.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Mapping
 from dataclasses import field
+from functools import cached_property
 from typing import Any
 
 import orjson
@@ -117,7 +119,12 @@ class Calls:
         self._names = names
         self._calls: list[_StreamedCall] = []
         self._by_index: dict[int, _StreamedCall] = {}
+        self._by_id: dict[str, list[_StreamedCall]] = {}
         self._ids: set[str] = set()
+
+    @cached_property
+    def _sorted_names(self) -> list[str]:
+        return sorted(self._names)
 
     def feed(self, entry: Mapping[str, Any]) -> list[Event]:
         function = entry.get("function")
@@ -187,7 +194,8 @@ class Calls:
 
     def _is_part(self, written: str, name: str) -> bool:
         """May more of a known name follow?"""
-        if any(known.startswith(name) and known != name for known in self._names):
+        at = bisect_right(self._sorted_names, name)  # in their order, those that it begins stand right behind it
+        if at < len(self._sorted_names) and self._sorted_names[at].startswith(name):
             return True
         return bool(self._names) and "call_name" not in self._off and FUNCTIONS.startswith(written.strip())
 
@@ -206,12 +214,13 @@ class Calls:
             return self._new_call(raw_id, index)
         if raw_id and not call.raw_id and not call.name:
             call.raw_id = call.id = raw_id
+            self._by_id.setdefault(raw_id, []).append(call)
         return call
 
     def _call_without_index(self, raw_id: str, name: str) -> _StreamedCall:
         """The one with its id; without any the last, unless there is a name, which begins a new one."""
-        for call in self._calls if raw_id else ():
-            if call.raw_id == raw_id and not (name and call.reader.over):
+        for call in self._by_id.get(raw_id, ()) if raw_id else ():
+            if not (name and call.reader.over):
                 return call
         if not self._calls or ((raw_id or name) and not self._is_more(self._calls[-1], raw_id, name)):
             return self._new_call(raw_id, None)
@@ -230,6 +239,8 @@ class Calls:
         repeated = "call_id" not in self._off and raw_id in self._ids
         call = _StreamedCall(len(self._calls), raw_id, raw_id if raw_id and not repeated else new_call_id())
         self._calls.append(call)
+        if raw_id:
+            self._by_id.setdefault(raw_id, []).append(call)
         self._ids.add(call.id)
         if index is not None:
             self._by_index[index] = call

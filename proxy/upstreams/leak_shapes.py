@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from itertools import product
 from typing import Any, TypeGuard
 
@@ -15,7 +16,7 @@ import orjson
 
 from providers.records import dataclass
 
-from .leak_tape import NotACall, Steps, Tape, parsed
+from .leak_tape import Names, NotACall, Steps, Tape, parsed
 
 _MOST_WRAPPERS = 3  # before a call
 _MOST_CLOSERS = 4  # after it
@@ -71,9 +72,13 @@ class Shapes:
     def __init__(self, tape: Tape, tools: Mapping[str, Mapping[str, Any]]) -> None:
         self._tape = tape
         self._tools = tools
-        self._names = {prefix + name: name for name in tools for prefix in ("", "functions.")}
-        # gpt-oss glues the format to the name: `to=functions.web_searchjson`.
-        self._recipients = self._names | {f"{word}json": name for word, name in self._names.items()}
+        self._names = Names({prefix + name: name for name in tools for prefix in ("", "functions.")})
+
+    @cached_property
+    def _recipients(self) -> Names:
+        """gpt-oss glues the format to the name: `to=functions.web_searchjson`."""
+        names = self._names.tools
+        return Names({**names, **{f"{word}json": name for word, name in names.items()}})
 
     def call(self, bare: bool = False) -> Steps[list[LeakedCall]]:
         """From an opener, or an offered name before `[ARGS]`, to the end of what must be there."""
@@ -329,9 +334,9 @@ class Shapes:
             entry = entry | function
         name = entry.get("name", function)
         given = [entry[key] for key in ("arguments", "parameters") if key in entry]
-        if not isinstance(name, str) or name not in self._names or (bare and not given):
+        if not isinstance(name, str) or name not in self._names.tools or (bare and not given):
             raise NotACall
-        return LeakedCall(self._names[name], _object(given[0] if given else None))
+        return LeakedCall(self._names.tools[name], _object(given[0] if given else None))
 
 
 def _kinds(schema: Any) -> set[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Generator, Mapping
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -29,6 +30,19 @@ _SCALAR = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true
 
 class NotACall(Exception):
     """What was read is ordinary text after all."""
+
+
+class Names:
+    """Words that name a tool, and the tool that each names. There may be thousands, and any `<` of an answer asks for
+    one: in their order, those that a word begins stand right behind it."""
+
+    def __init__(self, tools: Mapping[str, str]) -> None:
+        self.tools = tools
+        self._sorted = sorted(tools)
+
+    def may_become_one(self, word: str) -> bool:
+        at = bisect_left(self._sorted, word)
+        return at < len(self._sorted) and self._sorted[at].startswith(word)
 
 
 class Tape:
@@ -153,18 +167,18 @@ class Tape:
                 return self.cut(begin, stop), found
             self.at += 1
 
-    def word(self, names: Mapping[str, str]) -> Steps[str]:
+    def word(self, names: Names) -> Steps[str]:
         """One of the names. Disproved by the first character that none of them has."""
         while True:
             word = self._run(_WORD)
-            if not any(name.startswith(word) for name in names):
+            if not names.may_become_one(word):
                 raise NotACall
             if self.at + len(word) < self.end or not (yield from self._more()):
                 break
-        if word not in names:
+        if word not in names.tools:
             raise NotACall
         self.at += len(word)
-        return names[word]
+        return names.tools[word]
 
     def json(self) -> Steps[Any]:
         """A JSON object or list. Line feeds in strings are let through, as models write them."""
