@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequen
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
+from itertools import chain
+from time import perf_counter
 from typing import Any, Literal, Self
 
 from tools.base import ToolResult
@@ -35,13 +37,13 @@ from ..values.events import (
     UsageSeen,
     feed_of,
 )
+from ..values.portions import PORTION, portions
 from ..values.request import AutoMarks, ChatRequest, CitationStyle
 from .citations import Citer
 from .decoration import links_in
 from .grounds import Grounds
 from .loop import Action, AskModel, KeepTurn, RunTools, SearchFirst, ToolLoop
 from .offer import Offer
-from .portions import PORTION, portions
 from .search_first import FirstSearch
 from .session_options import session_options, texts_of_client
 from .stripped import NamedHosts, StrippedCiter, StrippedThoughts
@@ -49,6 +51,8 @@ from .turns import Turn
 
 _ENDS = frozenset((Finished, Failed, Replan))
 _TURN_KEPT = 24 * 3600.0  # how long a client may take to run its tools
+_A_TURN = 0.01  # seconds that one answer's text may be looked at before others have their turn
+_LONGEST_PIECE = 250  # characters that are looked at without a glance at the clock
 
 
 class Engine:
@@ -287,19 +291,30 @@ class _Answering:
     def _dress(self, events: Iterable[Event]) -> list[Event]:
         """Text through the citer; the end with what the whole request gathered."""
         out: list[Event] = []
-        citer = self._citer
-        for event in self._thoughts.filter(events) if self._thoughts else events:
+        citer, until = self._citer, 0.0
+        left = iter(events)
+        for event in self._thoughts.filter(left) if self._thoughts else left:
             if type(event) is TextDelta:
                 if citer.passes(event.text):
                     out.append(event)
-                else:
-                    for piece in event.cut:
-                        out += citer.feed(piece)
+                    continue
+                until = until or perf_counter() + _A_TURN
+                pieces = _short_pieces(event.cut)
+                for piece in pieces:
+                    out += citer.feed(piece)
+                    if perf_counter() > until:
+                        self._put_back([*map(TextDelta, pieces), *left])
+                        break
             elif type(event) in _DRESSED:
                 out += _DRESSED[type(event)](self, event)
             else:
                 out.append(event)
         return self._note(out) if self._may_call_client else out
+
+    def _put_back(self, events: list[Event]) -> None:
+        """Others have their turn before these: some text takes much longer to look at than its length tells."""
+        if events:
+            self._portions = chain([events], self._portions or ())
 
     def _behind_text(self, event: Event) -> list[Event]:
         """What waited was the end of this stretch of text."""
@@ -355,6 +370,13 @@ _DRESSED: dict[type, Callable[[_Answering, Any], list[Event]]] = {
     UsageSeen: _Answering._with_cost,
     Failed: _Answering._with_advice,
 }
+
+
+def _short_pieces(pieces: Sequence[str]) -> Iterator[str]:
+    """Each short enough that the time may be looked at between two of them."""
+    for piece in pieces:
+        for start in range(0, len(piece), _LONGEST_PIECE):
+            yield piece[start : start + _LONGEST_PIECE]
 
 
 def _said_of_citations(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tools.ledger import Source
 
-from ..values.events import Citation, TextDelta
+from ..values.events import Citation, Proof, TextDelta
 from ..values.markdown import LOOK_BACK, Code
 from .cited_text import BLANKS as _BLANKS
 from .cited_text import MOST_BLANKS as _MOST_BLANKS
@@ -107,6 +107,8 @@ class MarkerReader:
         self._floor = 0  # where the memory of the text being read begins
         self._places = CitingPlaces()
         self._claims = Claims()
+        self._proven = ""  # the sentence that was cited for last
+        self._proofs: dict[int, tuple[Source, Proof]] = {}  # of it, by the number of the source
         self._told = 0  # how far the places know the text being read
         self._held = ""
 
@@ -388,4 +390,13 @@ class MarkerReader:
         return True
 
     def _mark(self, source: Source, *, auto: bool = False) -> None:
-        self._written.cite(source, proof(self._claims.in_front(), source, self._texts), auto=auto)
+        self._written.cite(source, self._proof(self._claims.in_front(), source), auto=auto)
+
+    def _proof(self, sentence: str, source: Source) -> Proof:
+        """Looked for once, however often a sentence cites a source: `[1][1][1]`."""
+        if sentence != self._proven:
+            self._proven, self._proofs = sentence, {}
+        known = self._proofs.get(source.n)
+        if known is None or known[0] is not source:
+            known = self._proofs[source.n] = source, proof(sentence, source, self._texts)
+        return known[1]

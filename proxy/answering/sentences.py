@@ -44,7 +44,9 @@ class Span(NamedTuple):
 
 def is_short_form(before: str) -> bool:
     """Does this end with the full stop of a word that is cut short, or of a number in front of a list item?"""
-    return before.endswith(".") and _NO_END.search(before[-_LONGEST_SHORT:]) is not None
+    if not before.endswith(".") or not before[-2:-1].isalnum():  # what could not be told by the pattern any faster
+        return False
+    return _NO_END.search(before[-_LONGEST_SHORT:]) is not None
 
 
 def goes_on(follows: str) -> bool:

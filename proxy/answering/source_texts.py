@@ -42,13 +42,20 @@ class WeightedWords:
         """Of some of them together. Sentences of a source repeat each other: most sums are made once."""
         known = self._known.get(bits)
         if known is None:
-            known = math.fsum(weight for at, weight in enumerate(self._weights) if bits >> at & 1)
-            self._known[bits] = known
+            known = self._known[bits] = math.fsum(self._weights[at] for at in _places_of(bits))
         return known
 
     def weight_in(self, text: str) -> float:
         held = stems(text)
         return self.weight(sum(bit for bit, stem in self.bits if stem in held))
+
+
+def _places_of(bits: int) -> Iterator[int]:
+    """Where bits are set: of many words a sentence of a source mostly holds few."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
 
 
 class SourceText:

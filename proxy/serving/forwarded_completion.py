@@ -23,7 +23,7 @@ from ..values.sse import DONE, EventTooLong, SSEDecoder, encode
 from .delivery import send_body
 from .event_stream import EventStream
 from .forwarded_answer import ForwardedAnswer, ForwardedRequest, Refusal, gathered
-from .forwarded_json import NO_JSON, as_chunk, error_in, is_utf8, parsed, replaced, usage_in
+from .forwarded_json import NO_JSON, as_chunk, error_in, is_utf8, parsed_apart, replaced, usage_in
 from .forwarded_stream import ForwardedStream
 from .pieces import SENT
 from .streamed_answer import MOST_EARLY, StreamedAnswer, as_stream
@@ -118,7 +118,7 @@ class StreamedCompletion(StreamedAnswer, ForwardedCompletion):
         body, whole = await gathered(reply.body, _LARGEST, first)
         if not whole:
             return Refusal(too_large())
-        answer = parsed(body)
+        answer = await parsed_apart(body)
         if refusal := self._no_answer(answer):
             return refusal
         chunk = as_chunk(answer)
@@ -144,10 +144,10 @@ class WholeCompletion(ForwardedCompletion):
         if not whole:
             await self._pass_bytes(reply, body)
             return None
-        answer = parsed(body)
+        answer = await parsed_apart(body)
         if answer is NO_JSON and not is_utf8(body):
             body = replaced(body)
-            answer = parsed(body)
+            answer = await parsed_apart(body)
         if refusal := self._no_answer(answer):
             return refusal
         self._usage = usage_in(answer) if isinstance(answer, dict) else {}

@@ -8,6 +8,10 @@ from typing import Any
 
 import orjson
 
+from providers.apart import apart
+
+from ..upstreams.server_json import has_too_many_parts
+from ..values import patient_json
 from ..values.errors import as_error
 from ..values.events import Failed
 
@@ -23,6 +27,25 @@ def parsed(data: bytes) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
+        return NO_JSON
+
+
+def parsed_event(data: bytes) -> Any:
+    """The same of an event, which is read on the event loop: more of it than an event can be is none."""
+    return NO_JSON if has_too_many_parts(data) else parsed(data)
+
+
+async def parsed_apart(data: bytes) -> Any:
+    """The same of a whole body, which may be long: apart from the loop."""
+    return await apart(len(data), _parsed_patiently, data)
+
+
+def _parsed_patiently(data: bytes) -> Any:
+    if not patient_json.is_of_many_parts(data):
+        return parsed(data)
+    try:
+        return patient_json.read(data)
+    except ValueError:
         return NO_JSON
 
 

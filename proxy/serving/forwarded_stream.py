@@ -15,7 +15,7 @@ from typing import Any
 from ..values.errors import failure, too_large, truncated
 from ..values.events import Failed
 from ..values.sse import CR, DONE, EVENT_END, payload_of
-from .forwarded_json import NO_JSON, error_in, has_openai_shape, is_utf8, parsed, replaced, usage_in
+from .forwarded_json import NO_JSON, error_in, has_openai_shape, is_utf8, parsed_event, replaced, usage_in
 
 LONGEST_EVENT = 1_000_000  # bytes
 
@@ -102,7 +102,7 @@ class ForwardedStream:
     def _read_cut(self, event: bytes) -> bytes:
         """An event that lacks its blank line; nothing, if it lacks more."""
         payload = _payload(event + b"\n\n")
-        if payload is None or not (payload.startswith(b"[DONE]") or parsed(payload) is not NO_JSON):
+        if payload is None or not (payload.startswith(b"[DONE]") or parsed_event(payload) is not NO_JSON):
             return b""
         return self._read(event + (b"\n" if event.endswith(b"\n") else b"\n\n"))
 
@@ -110,7 +110,7 @@ class ForwardedStream:
         """The event as it may leave."""
         payload = _payload(event)
         if payload is not None:
-            chunk = parsed(payload)
+            chunk = parsed_event(payload)
             if chunk is not NO_JSON:
                 return self._take(chunk, event)
         if not is_utf8(event):

@@ -14,7 +14,7 @@ from typing import Any
 from ..values.errors import as_error, too_large
 from ..values.events import Failed
 from ..values.sse import CR, EVENT_END, payload_of
-from .forwarded_json import NO_JSON, parsed
+from .forwarded_json import NO_JSON, parsed_event
 
 LONGEST_EVENT = 32 << 20  # bytes: a page or a file may stand in one
 
@@ -56,7 +56,7 @@ class MessageFrames:
         """The body is over; the last bytes. Servers that forget the last blank line exist."""
         rest = bytes(self._held)
         self._held.clear()
-        if self.over or parsed(_payload(rest) or b"") is NO_JSON:
+        if self.over or parsed_event(_payload(rest) or b"") is NO_JSON:
             return b""
         return self._noted(rest.rstrip(b"\r\n") + b"\n\n")
 
@@ -73,7 +73,7 @@ class MessageFrames:
         """Takes note of what is told; hands back where the answer ends in these events."""
         for start, end in _events(whole):
             event = whole[start:end]
-            said = parsed(_payload(event) or b"") if _TELLING.search(event) else None
+            said = parsed_event(_payload(event) or b"") if _TELLING.search(event) else None
             if not isinstance(said, dict):
                 continue
             if said.get("type") == "error":

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import orjson
 
+from providers.apart import apart
+
 from ..values.events import Event, Failed, TakeBatch
 from ..values.first_bytes import begins_json, is_json, is_markup
 from ..values.sse import EventTooLong
@@ -16,7 +18,7 @@ from .answer_body import HTTP_ERRORS, read_to_the_end
 from .chunk_stream import ChunkStream
 from .chunks import ChunkReader
 from .openai_failures import bad_response
-from .server_json import parse
+from .server_json import parse_whole
 
 if TYPE_CHECKING:
     from providers.web.answer import Answer
@@ -99,10 +101,11 @@ class AnswerEvents:
             return self._ended([to.failures.refusal(response, await answer.error(), self._passed)])
         data = await answer.first(patience)
         if begins_json(data) or is_json(response.media_type, data):
-            whole = parse(data if response.is_read else await answer.whole(data))
+            raw = data if response.is_read else await answer.whole(data)
+            whole = await parse_whole(raw)
             if whole is None:
                 return self._ended([bad_response("The model's server sent an answer that is not valid JSON.")])
-            return self._ended(self._dressed(self._reader.feed_answer(whole)))
+            return self._ended(self._dressed(await apart(len(raw), self._reader.feed_answer, whole)))
         if is_markup(data):
             return self._ended([to.failures.unreadable(data, self._passed)])
         self._stream = ChunkStream(self._reader)

@@ -5,13 +5,15 @@ asked again in another, and that is kept where it has worked.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from ..config.upstreams import UpstreamConfig
 from ..values.events import Event, EventBatches, Failed, Replan, TakeBatch, feed_of
+from ..values.portions import is_much, portions
 from ..watching.contents import LONGEST_NAME, Contents, printable
 from .leaks import recovered
 from .learned import NOTHING, Lesson, lesson_in, refuses_tools
@@ -30,7 +32,9 @@ _MOST_LESSONS = 4  # parameters that one request may find out about
 class Question:
     """The batches that it brings. The first decides: from then on all that comes is mended and handed on."""
 
-    __slots__ = ("_batches", "_body", "_client", "_decided", "_headers", "_known_tools", "_model", "_repair")
+    __slots__ = (
+        *("_batches", "_body", "_client", "_decided", "_headers", "_known_tools", "_model", "_portions", "_repair"),
+    )
 
     def __init__(
         self,
@@ -46,6 +50,7 @@ class Question:
         self._known_tools = known_tools
         self._batches: EventBatches | None = None
         self._decided = False  # is there an answer, or nothing more to ask?
+        self._portions: Iterator[Sequence[Event]] | None = None  # the rest of a batch with much text
 
     def __aiter__(self) -> Self:
         return self
@@ -54,12 +59,15 @@ class Question:
         return self._read_on() if self._decided else self._ask()
 
     async def feed(self, take: TakeBatch) -> None:
-        feed = feed_of(self._batches) if self._decided and self._batches else None
+        feed = feed_of(self._batches) if self._decided and self._batches and self._portions is None else None
         if feed is None:
             return
         mend = self._repair.feed
 
         def take_mended(batch: list[Event]) -> bool:
+            if is_much(batch):
+                self._portions = portions(batch)
+                return False
             events = mend(batch)
             return take(events) if events else True
 
@@ -72,9 +80,28 @@ class Question:
     async def _read_on(self) -> list[Event]:
         events: list[Event] = []
         while not events:
+            if self._portions is not None:
+                events = await self._mend_portion(self._portions)
+                continue
             assert self._batches is not None
-            events = self._repair.feed(await self._batches.__anext__())
+            events = self._begin_to_mend(await self._batches.__anext__())
         return events
+
+    def _begin_to_mend(self, batch: list[Event]) -> list[Event]:
+        """All of a batch, or the first portion of one with much text."""
+        if not is_much(batch):
+            return self._repair.feed(batch)
+        self._portions = portions(batch)
+        return self._repair.feed(next(self._portions))
+
+    async def _mend_portion(self, rest: Iterator[Sequence[Event]]) -> list[Event]:
+        """The next portion, after others have had their turn."""
+        portion = next(rest, None)
+        if portion is None:
+            self._portions = None
+            return []
+        await asyncio.sleep(0)
+        return self._repair.feed(portion)
 
     async def _ask(self) -> list[Event]:
         """What comes first, after as many attempts as it takes."""
@@ -106,7 +133,7 @@ class Question:
                 break
             new, tries = new.merged(lesson), tries + 1
         self._decided = True
-        return self._repair.feed(batch) or await self._read_on()
+        return self._begin_to_mend(batch) or await self._read_on()
 
     def _fitted(self, body: dict[str, Any], settings: UpstreamConfig, known: Lesson) -> dict[str, Any]:
         """The body as this model's server takes it, by all that is known."""

@@ -6,22 +6,63 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 import orjson
 
+from providers.apart import apart
+
+from ..values import patient_json
+
 _MOST_DEPTH = 64  # the encoder takes four times that, with what of ours is around it
 _MOST_COUNT = 10**15  # a server that counts more has not counted
 _LONGEST_INTEGER = 18  # digits that surely fit 64 bits
+# Events are read on the event loop, where everybody waits: these take some ten milliseconds.
+_LARGE = 100_000  # bytes: what is shorter cannot hold too much
+_MOST_PARTS = 20_000  # objects and lists of one event
+_MOST_MENDED = 100_000  # bytes of one event
+_MOST_MENDED_APART = 2_000_000  # of a whole answer, in a thread
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)  # never in vain: each byte is read once
 
 
 def parse(payload: bytes) -> Any:
-    """The value, or None if it is no JSON. Bytes that are no UTF-8 and half characters are replaced, numbers without
-    end are null: one such field must not cost the answer."""
+    """The value, or None if it is no JSON, or more of it than an event can be. Bytes that are no UTF-8 and half
+    characters are replaced, numbers without end are null: one such field must not cost the answer."""
+    if len(payload) > _LARGE and has_too_many_parts(payload):
+        return None
+    return _parsed(payload, _MOST_MENDED)
+
+
+async def parse_whole(answer: bytes) -> Any:
+    """The same of a whole answer, which may be long: apart from the loop."""
+    return await apart(len(answer), _parse_patiently, answer)
+
+
+def has_too_many_parts(payload: bytes) -> bool:
+    """For an event? Brackets in texts are none of its parts."""
+    if len(payload) <= _LARGE or payload.count(b"[") + payload.count(b"{") <= _MOST_PARTS:
+        return False
+    bare = _STRING.sub(b"", payload)
+    return bare.count(b"[") + bare.count(b"{") > _MOST_PARTS
+
+
+def _parse_patiently(answer: bytes) -> Any:
+    if not patient_json.is_of_many_parts(answer):
+        return _parsed(answer, _MOST_MENDED_APART)
+    try:
+        return patient_json.read(answer)
+    except ValueError:
+        return None
+
+
+def _parsed(payload: bytes, most_mended: int) -> Any:
     try:
         return orjson.loads(payload)
     except orjson.JSONDecodeError:
         pass
+    if len(payload) > most_mended:
+        return None
     try:
         text = payload.decode("utf-8", "replace")
         value = json.loads(text, parse_int=_number, parse_float=_number, parse_constant=_nothing)

@@ -14,7 +14,6 @@ import pytest
 
 from proxy.answering.engine import Engine
 from proxy.answering.offer import make_offer
-from proxy.answering.portions import PORTION
 from proxy.context import RequestContext
 from proxy.dialects.chat import ChatDialect
 from proxy.values.errors import truncated
@@ -32,6 +31,7 @@ from proxy.values.events import (
     UsageSeen,
     feed_of,
 )
+from proxy.values.portions import PORTION
 from proxy.values.request import ChatRequest
 from proxy.watching.observer import Observer
 from tests.fakes.toolbox import Bench

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.answering.portions import PORTION, portions
 from proxy.values.events import Begun, Event, Finished, TextDelta
+from proxy.values.portions import PORTION, portions
 
 
 def test_little_passes_as_it_is() -> None:

@@ -6,17 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..values.events import Event, TextDelta
+from .events import Event, TextDelta
 
 PORTION = 2000  # characters
 
 
-def portions(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
+def is_much(events: Sequence[Event]) -> bool:
     said = 0
     for event in events:  # no sum over a generator: every piece of an answer passes here
-        if isinstance(event, TextDelta):
+        if type(event) is TextDelta:
             said += len(event.text)
-    if said <= PORTION:
+    return said > PORTION
+
+
+def portions(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
+    if not is_much(events):
         yield events
         return
     portion: list[Event] = []
