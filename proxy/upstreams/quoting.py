@@ -211,7 +211,7 @@ def _cells(line: str) -> list[str]:
 
 
 _RULE = re.compile(r"[-: ]*")
-_FILE = re.compile(r"[\w.-]*/[\w./-]*\w\.\w+")
+_FILE = re.compile(r"(?<![\w./-])[\w.-]*+/[\w./-]*\w\.\w+")
 _ROW = re.compile(r"[ \t]*\|")
 _CELLS = re.compile(r"(?<!\\)\|")
 _NOISE = re.compile(r"^[ \t]*+(?:#{1,6}[ \t].*|[-*_=|: \t]*+$|\|.*|!\[.*|\[…\]$)", re.MULTILINE)
