@@ -23,6 +23,7 @@ from typing import Any
 
 from loaded import KEY, Bench, Server
 from measure import HERE, LOAD_CORE, spawn
+from reader_model import SLOW
 from run import await_health, free_port, stop
 
 DELAY = 0.02  # seconds between two chunks
@@ -89,6 +90,17 @@ BURDENS: dict[str, Callable[[str], list[Asked]]] = {
     "proofs": lambda web: _reading(web, ["prose", "links"]),
     "long_talk_and_page": lambda web: _reading(web, ["prose"], before=200),
 }
+
+
+def _saying(kind: str) -> list[Asked]:
+    """An answer that was made to be slow, from a model that calls tools and from one that writes its calls."""
+    asked = {"messages": [{"role": "user", "content": f"say {kind}"}]}
+    return [(PATHS["chat"], {"model": model, **asked}) for model in ("reader", "in-words")]
+
+
+for _kind in SLOW:
+    BURDENS[f"slow_page_{_kind}"] = lambda web, kind=_kind: [*_opening(web, kind), *_reading(web, [kind])]
+    BURDENS[f"slow_answer_{_kind}"] = lambda web, kind=_kind: _saying(kind)
 
 
 def _tool(number: int) -> dict[str, Any]:
@@ -180,8 +192,9 @@ def main() -> None:
             bench = Bench(arguments.groundwire, folder, short=False)
             fake = {"name": "fake", "base_url": f"{bench.upstream}/v1", "models": ["*"]}
             reader = {"name": "reader", "base_url": f"{web}/v1", "models": ["reader"]}
+            in_words = {**reader, "name": "in-words", "models": ["in-words"], "tool_calls": "prompted"}
             with bench.server(
-                upstreams=[reader, fake],
+                upstreams=[reader, in_words, fake],
                 providers=[
                     {"name": "engine", "type": "searxng", "base_url": bench.upstream},
                     {"name": "direct", "type": "direct"},

@@ -2,7 +2,7 @@
 Completions and large web pages on loopback until it is ended.
 
 The user's message names the addresses to open and what to look for in them: `open URL [URL …] about WORDS`. The second
-answer cites the pages in many sentences, so that each has to be proved.
+answer cites the pages in many sentences, so that each has to be proved. `say KIND` brings an answer of that kind.
 """
 
 import asyncio
@@ -50,6 +50,23 @@ def page(kind: str) -> bytes:
 
 
 PAGES = {kind: page(kind) for kind in ("prose", "links", "brackets")}
+# What was made to be slow: the same over and over, as Markdown and as an answer.
+SLOW = {
+    "ticks": "`",
+    "runs": "` `` ``` ",
+    "fences": "```\n",
+    "marks": "\u0315\u0300",
+    "stops": ". ",
+    "blanks": " ",
+    "angles": "<",
+    "openers": "<tool_call>",
+    "cited": "The solar panel [1][2] ",
+}
+LONG = 500_000  # characters
+
+
+def slow(kind: str) -> str:
+    return SLOW[kind] * (LONG // len(SLOW[kind])) + "<tool_call>no</tool_call>\n\n[1] solar panel storage <!-- x -->"
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -59,7 +76,10 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             body = await reader.readexactly(int(length[1])) if length else b""
             if head.startswith(b"GET"):
                 kind = head.split()[1].decode().split("/")[1].split("?")[0]
-                await send(writer, PAGES.get(kind, b"ok"), b"text/html")
+                if kind in SLOW:
+                    await send(writer, slow(kind).encode(), b"text/markdown; charset=utf-8")
+                else:
+                    await send(writer, PAGES.get(kind, b"ok"), b"text/html")
             else:
                 await send(writer, json.dumps(answer(json.loads(body))).encode(), b"application/json")
     writer.close()
@@ -73,7 +93,9 @@ async def send(writer: asyncio.StreamWriter, body: bytes, kind: bytes) -> None:
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
     messages = asked["messages"]
     said: dict[str, Any] = {"role": "assistant", "content": prose(SENTENCES, 3).replace(" rose.", " rose [1].")}
-    if not any(message["role"] == "tool" for message in messages):
+    if str(messages[-1]["content"]).startswith("say "):
+        said = {"role": "assistant", "content": slow(messages[-1]["content"].split()[1])}
+    elif not any(message["role"] == "tool" for message in messages):
         wanted = messages[-1]["content"][-5000:].strip().removeprefix("open ")
         urls, _, about = wanted.partition(" about ")
         arguments = json.dumps({"urls": urls.split(), "query": about})

@@ -292,7 +292,7 @@ def test_names_of_calls_cost_the_same_however_many_tools_are_offered() -> None:
     def run(names: Iterable[str]) -> None:
         calls = Calls(names=list(names))
         for number in range(900):
-            calls.feed({"index": number, "id": f"call_{number}", "function": {"name": "tool_1"}})
+            calls.feed({"index": number, "id": f"call_{number}", "function": {"name": "weather"}})
         calls.flush()
 
     few, many = tools(100), tools(3200)
