@@ -44,6 +44,7 @@ from ..watching.steps import (
 )
 from .client import UpstreamClient
 from .failures import tokens_refused
+from .learned import Sent
 from .retry import Retries, RetryBudget
 from .upstream_limit import FULL
 
@@ -113,7 +114,9 @@ class FallbackPlan:
         """The last events that a question brought. `said`: how many characters came before them."""
         last = batch[-1]
         if isinstance(last, Failed):
-            self._note_count(tokens_refused(last))
+            counted = tokens_refused(last)
+            if counted and not Sent(self._question).holds(str(counted)):  # else it may be the client's number
+                self._note_count(counted)
             self.note_failure(last.status, last.error.get("code"))
         elif isinstance(last, Finished):
             self._answered = True

@@ -5,11 +5,17 @@ for an hour, and what it refuses only once doing without has worked.
 
 from __future__ import annotations
 
+import html
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+import unicodedata
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import field, replace
 from typing import Any, Literal
+from urllib.parse import unquote
+
+import orjson
 
 from providers.records import dataclass
 from providers.text.patterns import pattern
@@ -62,6 +68,19 @@ _ABOUT_TOOLS = pattern(
     r"|tools? param(?:eter)? requires",
     re.IGNORECASE,
 )
+_MOST_SENT = 500_000  # characters of a request that an error is compared with: a longer one teaches nothing
+_MOST_TEXTS = 20_000
+_DEEPEST = 40  # levels of JSON
+# What stands at these places of a request is the API's own word, not the client's.
+_API_KEYS = frozenset({"tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"})
+_API_KEYS_OF_PARTS = frozenset(
+    {"role", "type", "function", "tool_calls", "tool_call_id", "function_call", "name", "description", "parameters"}
+)
+_API_VALUES = frozenset({("role", "tool"), ("role", "function"), ("type", "function")})
+_PARTS = frozenset({"messages", "tools", "tool_calls", "tool_choice", "function"})
+_ESCAPED = pattern(r"\\+(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|[nrtbfv0])")
+_WORD = pattern(r"[^\W_]+")
+_SET_OFF = pattern(r"[^\w\s.,-]+")  # quotation marks, brackets, colons: what stands behind one may be quoted
 
 
 @dataclass(slots=True)
@@ -78,6 +97,7 @@ class Lesson:
     looked: bool = False  # has the upstream's listing been read for it?
     context: int = 0  # tokens, as listed
     rate: float = 0.0  # tokens that it makes of text for which one is likely; 0.0: it has not said
+    sure: bool = True  # is it the server's own word? Else it counts for this request alone
 
     @property
     def changes_requests(self) -> bool:
@@ -106,6 +126,7 @@ class Lesson:
             other.looked or self.looked,
             other.context or self.context,
             other.rate or self.rate,
+            other.sure and self.sure,
         )
 
 
@@ -165,27 +186,36 @@ class Learned:
             lesson.tool_calls, lesson.proven = "", False
 
 
-def lesson_in(failed: Failed, body: Mapping[str, Any]) -> Lesson | None:
-    """What to do without, if the refusal names a parameter of the body that the answer does not depend on."""
+def lesson_in(failed: Failed, body: Mapping[str, Any], headers: Collection[str] = ()) -> Lesson | None:
+    """What to do without, if the refusal names a parameter of the body that the answer does not depend on. `headers`
+    are the values of those that were sent with it."""
     if failed.status not in (400, 422):
         return None
     if _is_about_the_choice(failed, body):
-        return Lesson(bare_end=True)
-    lessons = (_lesson_about(name, body) for name in _refused_names(failed, body))
-    return next((lesson for lesson in lessons if lesson is not None), None)
+        return Lesson(bare_end=True, sure=not Sent(body, headers).holds("tool_choice"))
+    names, sure = _refused_names(failed, body, headers)
+    lesson = next((lesson for name in names if (lesson := _lesson_about(name, body))), None)
+    return replace(lesson, sure=sure) if lesson else None
 
 
-def _refused_names(failed: Failed, body: Mapping[str, Any]) -> list[str]:
-    """The parameters that a refusal names, as they may stand in the body or, behind `messages`, in a message."""
+def _refused_names(failed: Failed, body: Mapping[str, Any], headers: Collection[str]) -> tuple[list[str], bool]:
+    """The parameters that a refusal names, as they may stand in the body or, behind `messages`, in a message; and
+    whether it is surely the server that names them."""
     said = str(failed.error.get("message") or "")[:_LONGEST_READ]
-    if (found := _NO_THINKING.search(said)) and not _is_echo(found[0], body):
-        return ["reasoning_effort"]
+    thinking = _NO_THINKING.search(said)
     refusals = [found for found in _REFUSALS.finditer(said) if not _ABOUT_VALUE.match(said, found.end())]
-    refusals = [found for found in refusals if not _is_echo(found[0], body)]
+    if not thinking and not refusals:
+        return [], False
+    sent = Sent(body, headers)
+    if thinking and not sent.holds(thinking[0]):
+        return ["reasoning_effort"], not sent.may_supply(thinking[0], but_fields=True)
+    refusals = [found for found in refusals if not sent.holds(found[0])]
     if not refusals:
-        return []
+        return [], False
+    sure = not any(sent.may_supply(found[0], but_fields=True) for found in refusals)
     named = [name for found in refusals for name in found.groups() if name]
-    return [_snake(name.removeprefix("body.")) for name in (str(failed.error.get("param") or ""), *named)]
+    names = [_snake(name.removeprefix("body.")) for name in (str(failed.error.get("param") or ""), *named)]
+    return names, sure
 
 
 def _lesson_about(name: str, body: Mapping[str, Any]) -> Lesson | None:
@@ -210,24 +240,100 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z])([A-Z])", lambda found: "_" + found[1].lower(), name)
 
 
-def refuses_tools(failed: Failed, body: Mapping[str, Any]) -> bool:
-    """Does the server say that this model, or it itself, takes no tools?"""
+def refuses_tools(
+    failed: Failed, body: Mapping[str, Any], headers: Collection[str] = ()
+) -> Literal["", "perhaps", "surely"]:
+    """Does the server say that this model, or it itself, takes no tools? `perhaps`: unless it quotes the request."""
     if not body.get("tools") or failed.status not in (400, 404, 405, 422, 500, 501):
-        return False
+        return ""
     if _is_about_the_choice(failed, body):
-        return False
+        return ""
     said = str(failed.error.get("message") or "")[:_LONGEST_READ]
-    return any(not _is_echo(found[0], body) for found in _ABOUT_TOOLS.finditer(said))
+    refusals = [found[0] for found in _ABOUT_TOOLS.finditer(said)]
+    if not refusals:
+        return ""
+    sent = Sent(body, headers)
+    own = [words for words in refusals if not sent.holds(words)]
+    if not own:
+        return ""
+    return "perhaps" if all(map(sent.may_supply, own)) else "surely"
 
 
-def _is_echo(words: str, body: Mapping[str, Any]) -> bool:
-    """Are these the client's own words? Servers repeat what they were sent, and what is learned holds for everybody."""
-    return any(words in text for text in _texts(body))
+class Sent:
+    """The texts of a request. Servers repeat them in errors, and what is learned from an error holds for everybody.
+
+    Texts are compared by their letters and digits alone: a server may escape, quote, cut or fold what it repeats."""
+
+    def __init__(self, body: Mapping[str, Any], headers: Collection[str] = ()) -> None:
+        self._fields: set[str] = set()  # the keys of the body and of its messages, which a refusal may well name
+        self._texts: set[str] = set()
+        self._left = _MOST_SENT
+        self._add_fields(body, _API_KEYS)
+        for value in headers:
+            self._add(value)
+        self._too_much = self._left < 0 or len(self._texts) > _MOST_TEXTS
+
+    def holds(self, said: str) -> bool:
+        """Does all of it stand in one text of the request?"""
+        letters = "".join(_words(said))
+        return any(letters in text.replace(" ", "") for text in self._texts | self._fields)
+
+    def may_supply(self, said: str, *, but_fields: bool = False) -> bool:
+        """Can a part of it be a text of the request, whole or cut at one end, or a quoted piece of one? `but_fields`:
+        other than the name of a field."""
+        words = _words(said)
+        runs = {" ".join(words[i:j]) for j in range(len(words) + 1) for i in range(j)}
+        tails = tuple(" ".join(words[i:]) for i in range(len(words)))
+        heads = tuple(" ".join(words[: i + 1]) for i in range(len(words)))
+        pieces = [f" {' '.join(inner)} " for piece in _SET_OFF.split(said) if (inner := _words(piece))]
+        quoted = pieces if len(pieces) > 1 else []
+        return self._too_much or any(
+            text in runs
+            or text.startswith(tails)
+            or text.endswith(heads)
+            or any(piece in f" {text} " for piece in quoted)
+            for text in (self._texts if but_fields else self._texts | self._fields)
+        )
+
+    def _add_fields(self, part: Mapping[str, Any], api_keys: Collection[str]) -> None:
+        """The body, a message, a tool, or a call."""
+        for key, value in part.items():
+            if key not in api_keys:
+                self._note(self._fields, key)
+            if key in _PARTS:
+                for inner in value if isinstance(value, list) else [value]:
+                    if isinstance(inner, Mapping):
+                        self._add_fields(inner, _API_KEYS_OF_PARTS)
+                    else:
+                        self._add(inner)
+            elif not isinstance(value, str) or (key, value) not in _API_VALUES:
+                self._add(value)
+
+    def _add(self, value: Any, depth: int = 0) -> None:
+        if self._left < 0 or len(self._texts) > _MOST_TEXTS:
+            return
+        if depth > _DEEPEST:
+            self._left = -1
+        elif isinstance(value, str):
+            self._note(self._texts, value)
+            if value.lstrip()[:1] in ("{", "["):  # the arguments of a call
+                with suppress(orjson.JSONDecodeError):
+                    self._add(orjson.loads(value), depth + 1)
+        elif isinstance(value, Mapping):
+            for key, inner in value.items():
+                self._note(self._texts, str(key))
+                self._add(inner, depth + 1)
+        elif isinstance(value, list):
+            for inner in value:
+                self._add(inner, depth + 1)
+
+    def _note(self, texts: set[str], text: str) -> None:
+        self._left -= len(text)
+        if self._left >= 0 and (words := _words(text)):
+            texts.add(" ".join(words))
 
 
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list):
-        for inner in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(inner)
+def _words(text: str) -> list[str]:
+    """In small letters, without the escapes of JSON, Python, HTML and addresses."""
+    text = _ESCAPED.sub(lambda found: chr(int(found[1] or found[2] or "20", 16)), text)
+    return _WORD.findall(unicodedata.normalize("NFKC", html.unescape(unquote(text))).casefold())

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ..config.upstreams import UpstreamConfig
 from ..values.events import Event, EventBatches, Failed, Replan, TakeBatch, feed_of
@@ -122,10 +122,16 @@ class Question:
                 self._conclude(known, new, worked=True)
                 break
             await batches.aclose()
-            if self._takes_no_tools(refused, asked):
+            no_tools = self._takes_no_tools(refused, asked)
+            if no_tools == "surely":
+                client.fall(self._model, {}, Contents(refused.error["message"]))
                 self._decided = True
                 return [Replan(client.tool_mode(self._model), refused)]
-            lesson = lesson_in(refused, asked) if tries < _MOST_LESSONS else None
+            if no_tools:  # it may only quote the client, and what is learned holds for everybody
+                fit = self._fitted(prompted(body), settings, known)
+                self._repair = AnswerRepair(schemas, client.off, True, one)
+                continue
+            lesson = lesson_in(refused, asked, self._headers.values()) if tries < _MOST_LESSONS else None
             if lesson is None and not retried and self._in_vain(refused, schemas):
                 lesson, retried = NOTHING, True
             if lesson is None:
@@ -142,12 +148,11 @@ class Question:
             fit = {key: value for key, value in fit.items() if key not in settings.drop}
         return known.fitted(fit) if known.changes_requests else fit
 
-    def _takes_no_tools(self, failed: Failed, asked: Mapping[str, Any]) -> bool:
-        """Is this a refusal of tools? Then it is known from now on how to ask instead."""
-        if self._client.settings(self._model).tool_calls != "auto" or not refuses_tools(failed, asked):
-            return False
-        self._client.fall(self._model, {}, Contents(failed.error["message"]))
-        return True
+    def _takes_no_tools(self, failed: Failed, asked: Mapping[str, Any]) -> Literal["", "perhaps", "surely"]:
+        """Is this a refusal of tools?"""
+        if self._client.settings(self._model).tool_calls != "auto":
+            return ""
+        return refuses_tools(failed, asked, self._headers.values())
 
     def _in_vain(self, failed: Failed, schemas: Mapping[str, Mapping[str, Any]]) -> bool:
         """Did the model's attempt to call fail so that nothing of it can be used? Then it may try once more."""
@@ -161,6 +166,8 @@ class Question:
         if new is NOTHING and not untried:
             return
         learned, model = self._client.learned, self._model
+        if worked and not new.sure:
+            new = NOTHING
         if worked and (new.changes_requests or untried):
             learned.keep(model, replace(new, proven=untried))
             if new.changes_requests:

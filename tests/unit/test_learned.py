@@ -9,6 +9,8 @@ import pytest
 from proxy.upstreams.client import lists_no_tools, without_calling
 from proxy.upstreams.learned import KEPT, MOST_MODELS, NOTHING, Learned, Lesson, lesson_in, refuses_tools
 from proxy.values.events import Failed
+from tools import open_page, web_search
+from tools.options import ToolPolicy
 
 BODY: dict[str, Any] = {
     "model": "m",
@@ -49,6 +51,18 @@ def test_a_refused_parameter_is_left_out(message: str, name: str) -> None:
     assert lesson == Lesson(drop=frozenset({name}))
     assert name not in lesson.fitted(BODY)
     assert lesson_in(failed(message), {k: v for k, v in BODY.items() if k != name}) is None, "it was not even sent"
+
+
+def with_our_tools(body: dict[str, Any]) -> dict[str, Any]:
+    specs = (web_search.spec(ToolPolicy()), open_page.spec(ToolPolicy()))
+    described = [{"name": s.tool, "description": s.description, "parameters": dict(s.parameters)} for s in specs]
+    return {**body, "tools": [{"type": "function", "function": function} for function in described]}
+
+
+@pytest.mark.parametrize(("message", "name"), NAMED)
+def test_our_own_tools_cast_no_doubt_on_a_refusal(message: str, name: str) -> None:
+    """Their words stand in every request: a server that uses the same ones does not quote them."""
+    assert lesson_in(failed(message), with_our_tools(BODY)) == Lesson(drop=frozenset({name}))
 
 
 def test_a_refused_limit_gets_its_other_name() -> None:
@@ -109,7 +123,8 @@ def test_only_a_bad_request_teaches(status: int) -> None:
     ],
 )
 def test_a_refusal_of_tools(message: str, status: int) -> None:
-    assert refuses_tools(failed(message, status), BODY)
+    assert refuses_tools(failed(message, status), BODY) == "surely"
+    assert refuses_tools(failed(message, status), with_our_tools(BODY)) == "surely"
     assert not refuses_tools(failed(message, status), {**BODY, "tools": []})
     assert not refuses_tools(failed(message, 429), BODY)
 
