@@ -111,7 +111,7 @@ class AnswerLines:
             self.margin = len(item.group().expandtabs(4))
         elif not line.startswith(("  ", "\t")):
             self.margin = 0
-        self.in_sources = _is_source_heading(line) or (
+        self.in_sources = is_source_heading(line) or (
             self.in_sources and (_SOURCE_LINE.match(line) or _GOES_ON.match(line)) is not None
         )
 
@@ -131,5 +131,5 @@ def _count_values(line: str) -> int:
     return len(_GLUED_COMMA.findall(line)) if "," in line else 0
 
 
-def _is_source_heading(line: str) -> bool:
+def is_source_heading(line: str) -> bool:
     return len(line) <= 60 and line.strip(_AROUND_HEADING).casefold() in _SOURCE_HEADINGS

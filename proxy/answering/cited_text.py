@@ -28,6 +28,7 @@ class CitedText:
     def __init__(self, style: CitationStyle, footer: bool, shown: Mapping[str, int], taken: Collection[int]) -> None:
         self.sources = CitedSources(shown, taken, counted=style != "number")
         self.keeps_blanks = keeps_blanks(style)
+        self.shows_markers = style != "none"
         self._style = style
         self._footer = footer
         self._length = 0  # of all text handed on

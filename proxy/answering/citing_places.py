@@ -9,13 +9,15 @@ import unicodedata
 from collections.abc import Iterator
 
 from providers.text.patterns import pattern
+from tools.ledger import Source
 
 from ..values.markdown import is_escaped
-from .answer_lines import MOST_KNOWN, AnswerLines
+from .answer_lines import MOST_KNOWN, AnswerLines, is_source_heading
 from .code_lines import is_code, is_statement, may_be_ended
 from .sentences import CLOSERS, ENDS, goes_on, is_short_form
 
 MOST_AHEAD = 9  # characters behind a marker that can matter
+MOST_ROW = 55  # characters of a row of markers that a line begins with, and of the word behind it
 
 _BLANKS = " \t\u00a0\u202f\u3000"
 _COLUMN = 4  # so many blanks set columns apart
@@ -25,9 +27,8 @@ _LINE_BEGIN = pattern(
 )
 _BULLET = pattern(r"[ \t]*(?:(?:[-*+•]|\d{1,3}[.)])[ \t]+)?")
 _BARE_NUMBERS = pattern(r"\[\[?\d{1,3}(?:, ?\d{1,3})*\]{1,2}|【[^】]*】?")
-_JOINING = pattern(
-    r"\d{1,3}[.)](?=\s)|(?<!\w)(?:and|to|or|und|bis|oder|et|ou|y|e|o|ed|en|of|og|i|и)(?!\w)", re.IGNORECASE
-)
+_JOINING_WORD = r"(?<!\w)(?:and|to|or|und|bis|oder|et|ou|y|e|o|ed|en|of|og|i|и)(?!\w)"
+_JOINING = pattern(rf"\d{{1,3}}[.)](?=\s)|{_JOINING_WORD}", re.IGNORECASE)
 _WORDS = pattern(r"\w")
 _IS_NUMBER = pattern(rf"[{_BLANKS}]*\[\[?\d{{1,3}}\]")
 _MAY_BE_NUMBER = pattern(r"\[\[?\d{0,3}")
@@ -40,6 +41,9 @@ _BETWEEN_MARKERS = pattern(rf"[{_BLANKS},;&/–—-]*")
 _ENDS = frozenset(".!?…。！？．｡؟؛।॥۔፡።၊။⁇‼⁉)）〕］｝〉》」』】〙〛%‰٪°′″™®©†‡¹²³，、；،`")
 _QUOTES = "\"'“”„‟‘’‚‛«»‹›"
 _EMPHASIS = "*_~"
+_BEFORE_TITLE = "*_\"'“„«<[("
+_LIKE_NAME = 40  # characters of a title or an address that tell it from others
+_LIST_SIGNS = " \t>|-*+•#_~"
 _AUTOLINK = pattern(r"<(?:https?://|mailto:)[^\s<>]*>\Z", re.IGNORECASE)
 _END_OF_EMPHASIS = pattern(r"</(?:a|abbr|b|cite|del|em|i|ins|mark|q|s|small|span|strong|sub|sup|u)>\Z", re.IGNORECASE)
 _NAME_WITH_SIGN = pattern(r"(?:(?<!\w)[A-Z][A-Za-z0-9]*\+{1,2}|\d\+|(?<!\w)[A-Z]#)\Z")
@@ -64,6 +68,15 @@ _GOES_ON_AS_CODE = pattern(r"\.[a-z]|[-*/+%][\w(]|[ \t]*(?:[-+*/%|&^<>!=]==?|<-|
 _MAY_GO_ON_AS_CODE = pattern(r"\.|[ \t]*(?:[-*/%|&^+<>!=]={0,2}|<-)")
 _OPEN_FORMULA = pattern(r"\\\((?:(?!\\\)).)*\Z|(?<![\w$])\$(?=[^\s\d$])[^$]*[\\^_=][^$]*\Z")
 _STATEMENT_MAY_END = pattern(r";[ \t\r]*")
+# A line that begins with markers is a sentence if a small word follows them; else it may be an item of a list.
+_BETWEEN_ROW = rf"(?:[{_BLANKS},;&]|{_JOINING_WORD})"
+_ROW = pattern(rf"(?:{_BETWEEN_ROW}{{0,6}}(?:{_BARE_NUMBERS.pattern}))*", re.IGNORECASE)
+_MAY_BE_ROW = pattern(rf"{_BETWEEN_ROW}*(?:[^\W\d_]*|[\[【][^\]】\s]{{0,8}})", re.IGNORECASE)
+_SMALL_WORD = pattern(rf"{_BETWEEN_ROW}*(?<=[{_BLANKS}])(?=[^\W\d_]{{2}})(\w++)(?![:=/(\[\\])")
+_WORD = pattern(r"[^\W\d_]{2,}")
+_IS_WORDS = 3  # so many of them are a sentence, so far
+_SENTENCE_GOES_ON = frozenset((*".,;:!?)\n", ""))
+_LABEL = pattern(r"(?:^|[(*_])[*_ \t]*([^:：(*_]+)[*_]*[:：][*_]*\Z")
 _SOURCE_WORDS = pattern(rf"[{_BLANKS}]+[\w\"'“„«‘*\[<(「『《（【–—-]")
 
 _IDENTIFIER = pattern(r"(?<!\w)[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -80,9 +93,13 @@ _AFTER_DOT = pattern("com|org|net|edu|gov|js")  # example.com and Node.js are wo
 
 
 class CitingPlaces:
-    def __init__(self) -> None:
+    """`in_sentences`: may a marker be a part of its sentence, such as its subject? Not if markers are not shown."""
+
+    def __init__(self, *, in_sentences: bool = True) -> None:
+        self._in_sentences = in_sentences
         self._lines = AnswerLines()
         self._last_marker = -1  # where the last marker of this line ended
+        self._in_row = False  # does this line begin with markers that a sentence follows?
         self._judged_at = -1  # how long the line was when it was last judged
         self._is_code = self._may_hold_marker = False  # and how
 
@@ -90,6 +107,7 @@ class CitingPlaces:
         """`code` is what Markdown shows as code."""
         if "\n" in text:
             self._last_marker = self._judged_at = -1
+            self._in_row = False
         self._lines.read(text, code)
 
     def marked(self, marker: str) -> None:
@@ -121,17 +139,21 @@ class CitingPlaces:
         return follows == "\n" and _ITEM_OF_WORDS.match(lines.head) is not None and not lines.tail.endswith("  ")
 
     def cites(self, numbers: str, after: str, ended: bool) -> bool | None:
-        """Is a marker with these numbers a citation here? `after` is what stands behind it; None: too little does."""
-        if not ended and len(after) < MOST_AHEAD and self._is_too_short(after):
+        """Is a marker with these numbers a citation here? `after` is what stands behind it; None: too little does.
+        With `ended` there is no more of it to know."""
+        near = after[:MOST_AHEAD]
+        if not ended and len(near) < MOST_AHEAD and self._is_too_short(near):
             return None
-        follows = after.lstrip(_BLANKS)
+        follows = near.lstrip(_BLANKS)
         if follows.startswith("=") or (self._lines.length <= MOST_KNOWN and is_statement(self._lines.head, follows)):
             return False
         if self._begins_line():
-            return self._begins_source(after)
+            return self._begins_source(near) or (self._in_sentences and self._begins_sentence(after, ended))
         if not self._says_anything():
-            return False
-        return self._follows_marker() or self._is_cited(numbers, after)
+            return self._in_row
+        if self._follows_marker() or self._is_cited(numbers, near):
+            return True
+        return self._in_sentences and self._goes_on(numbers, near)
 
     def _is_too_short(self, after: str) -> bool:
         """Could more text behind the marker change what it is? Mostly the first character that is not blank decides."""
@@ -143,6 +165,8 @@ class CitingPlaces:
         if _MAY_BE_NUMBER.fullmatch(follows) and self._lines.in_sources and self._begins_line():
             return True
         opened = _emphasis(self._lines.tail)
+        if opened and after.startswith(opened):
+            return not after[len(opened) :].lstrip(_BLANKS)
         return len(after) < len(opened) and opened.startswith(after)
 
     def _says_anything(self) -> bool:
@@ -154,8 +178,8 @@ class CitingPlaces:
 
     def _begins_line(self) -> bool:
         head = self._lines.head
-        begin = _LINE_BEGIN.match(head + " ")
-        return begin is not None and begin.end() > self._lines.length
+        begin = _LINE_BEGIN.match(head.rstrip(_EMPHASIS) + " ")
+        return begin is not None and begin.end() > len(head.rstrip(_EMPHASIS)) and self._lines.length == len(head)
 
     def _begins_source(self, after: str) -> bool:
         """A line of a list of sources that the model wrote itself: `[1] Title`."""
@@ -163,6 +187,59 @@ class CitingPlaces:
         if not lines.in_sources or _BULLET.fullmatch(lines.head) is None or _IS_NUMBER.match(after):
             return False
         return _SOURCE_WORDS.match(after) is not None
+
+    def lists(self, source: Source, after: str, ended: bool) -> bool | None:
+        """Does the line begin with this marker, and with the title or the address of its source behind it?"""
+        if not self._in_sentences or not self._begins_line():
+            return False
+        said = after.lstrip(_BLANKS + _BEFORE_TITLE).casefold()
+        for name in (source.title.casefold(), source.url.casefold()):
+            if name and said.startswith(name[:_LIKE_NAME]) and (ended or len(said) > len(name)):
+                return len(name) >= _LIKE_NAME or not said[len(name) : len(name) + 1].isalnum()
+            if not ended and name.startswith(said):
+                return None
+        return False
+
+    def _begins_sentence(self, after: str, ended: bool) -> bool | None:
+        """`[1] says so`, `[1] and [2] agree`. Not `[1] Title`, `[1] 3 5 7`, `[1], [2] and [3]`."""
+        head = self._lines.head
+        behind = after.removeprefix(_emphasis(head))
+        row = _ROW.match(behind)
+        behind = behind[row.end() :] if row else behind
+        if not ended and _MAY_BE_ROW.fullmatch(behind):
+            return None
+        word = _SMALL_WORD.match(behind)
+        small = word is not None and word[1][0].islower()
+        self._in_row = ".." not in head and (small or _is_unspaced(behind[:1]))
+        return self._in_row
+
+    def _goes_on(self, numbers: str, after: str) -> bool:
+        """Behind a comma, a colon or an opening bracket: in the middle of a sentence, not of values."""
+        before = self._lines.tail
+        opened = _emphasis(before)
+        words = before.removesuffix(opened).rstrip(_BLANKS)
+        sign, said = words[-1:], words[:-1]
+        after = after.removeprefix(opened)
+        follows = after.lstrip(_BLANKS)[:1]
+        if stands_in_call(words) or _OPEN_INDEX.search(words) or _OPEN_FORMULA.search(words):
+            return False
+        spaced = before.removesuffix(opened) != words
+        count = len(_WORD.findall(words))
+        then_word = (after[:1] in _BLANKS and follows.islower()) or _is_unspaced(after[:1])
+        if sign in ("", "|"):
+            return bool(sign) and spaced and then_word
+        if sign == "(":
+            named = count >= 2 or (count == 1 and words.lstrip(_LIST_SIGNS)[:1].isupper())
+            return not spaced and said[-1:] in tuple(_BLANKS) and named and (then_word or follows in (")", ",", ";"))
+        if is_source_label(words):
+            return then_word or follows in _SENTENCE_GOES_ON
+        if opened and then_word and spaced and _is_end_of_words(words):  # `… and **[1] says**`
+            return True
+        if not spaced or sign not in (",", ";", ":", "&", "-") or not _is_end_of_words(said.rstrip(_BLANKS)):
+            return False
+        if then_word:
+            return count >= _IS_WORDS or self._last_marker >= 0
+        return sign in (",", ";") and "," not in numbers and count > _IS_WORDS and follows in _SENTENCE_GOES_ON
 
     def _follows_marker(self) -> bool:
         gap = self._lines.length - self._last_marker
@@ -187,6 +264,17 @@ class CitingPlaces:
         if glued and _ends_like_name(words) and (_EXPRESSION.search(words) or _CONDITION.match(self._lines.head)):
             return False
         return not _is_glued_to_code(words, after, glued)
+
+
+def is_source_label(words: str) -> bool:
+    """`Source:`, `(Quelle:`, `**Sources**:`; in small letters it is a key of data."""
+    found = _LABEL.search(words)
+    return found is not None and not found[1][0].islower() and is_source_heading(found[1])
+
+
+def _is_unspaced(char: str) -> bool:
+    """A letter of a script in which no blank stands behind a marker."""
+    return not char.isascii() and char.isalpha() and not char.isupper() and not char.islower()
 
 
 def _emphasis(before: str) -> str:

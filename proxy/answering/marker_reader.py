@@ -16,7 +16,7 @@ from ..values.markdown import LOOK_BACK, Code
 from .cited_text import BLANKS as _BLANKS
 from .cited_text import MOST_BLANKS as _MOST_BLANKS
 from .cited_text import CitedText
-from .citing_places import MOST_AHEAD, CitingPlaces, may_begin_marker
+from .citing_places import MOST_AHEAD, MOST_ROW, CitingPlaces, may_begin_marker
 from .claims import Claims
 from .marker_shapes import (
     ADDRESS,
@@ -105,7 +105,7 @@ class MarkerReader:
         self._swallowing = False
         self._tail = "\n"  # what was read last; empty after a marker, as nothing before one matters any more
         self._floor = 0  # where the memory of the text being read begins
-        self._places = CitingPlaces()
+        self._places = CitingPlaces(in_sentences=written.shows_markers)
         self._claims = Claims()
         self._proven = ""  # the sentence that was cited for last
         self._proofs: dict[int, tuple[Source, Proof]] = {}  # of it, by the number of the source
@@ -260,7 +260,8 @@ class MarkerReader:
         follows = after.lstrip(BLANKS + "\r")[:1]
         if not self._places.may_end_sentence(follows):
             return False
-        cites = not self._claims.is_marked() and self._places.cites("1", after, self._ending)
+        ended = self._ending or len(after) >= MOST_AHEAD
+        cites = not self._claims.is_marked() and self._places.cites("1", after, ended)
         if cites is None:
             return None
         source = self._source_of(self._claims.in_front()) if cites and self._source_of else None
@@ -330,7 +331,7 @@ class MarkerReader:
             return _HOLD
         image = opens and before.endswith("!")
         linked = target.startswith(TARGETS)  # only prose has links: such a marker counts anywhere in it
-        cites = image or linked or self._cites(marker.group(2), text, end)
+        cites = image or linked or self._cites(marker.group(2), text, i, end)
         if not cites:
             return _HOLD if cites is None else self._no_marker(text, i)
         if image:
@@ -349,14 +350,19 @@ class MarkerReader:
         marker = LENTICULAR.match(text, i, i + _MOST_LENTICULAR)
         if marker is None:
             return self._unfinished(text, i, LENTICULAR_BEGUN, _MOST_LENTICULAR)
-        cites = self._cites(marker.group(1), text, marker.end())
+        cites = self._cites(marker.group(1), text, i, marker.end())
         if not cites:
             return _HOLD if cites is None else self._no_marker(text, i)
         self._cite(marker.group(1), marker.group())
         return self._marked(marker)
 
-    def _cites(self, numbers: str, text: str, end: int) -> bool | None:
-        return self._places.cites(numbers, text[end : end + MOST_AHEAD], self._ending)
+    def _cites(self, numbers: str, text: str, i: int, end: int) -> bool | None:
+        most = max(end + MOST_AHEAD, i + MOST_ROW)
+        ended = self._ending or len(text) >= most
+        cites = self._places.cites(numbers, text[end:most], ended)
+        if cites is False and "," not in numbers and (source := self._lookup(int(numbers))):
+            return self._places.lists(source, text[end:most], ended)
+        return cites
 
     def _marked(self, marker: re.Match[str]) -> int:
         self._places.marked(marker.group())

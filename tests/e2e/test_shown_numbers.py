@@ -4,6 +4,7 @@ sources, and what the model reads of earlier turns stays the same from request t
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import httpx
@@ -56,6 +57,66 @@ def test_every_answer_counts_from_one_and_lists_what_it_cites_in_that_order(
     ask(proxy, messages)
     assert model.requests[-1]["messages"][: len(told)] == told
     assert model.requests[-1]["messages"][len(told)] == {"role": "assistant", "content": "Blue [2]."}
+
+
+BOTH = Turn(calls=[("a", "web_search", {"query": "sky"}), ("b", "web_search", {"query": "sea"})])
+PLACES = {
+    "a paragraph": ("The sea is salty [2].\n\n[1] says why.", "The sea is salty {sea}.\n\n{sky} says why."),
+    "a comma": (
+        "The sea is salty [2]. As for the sky, [1] knows.",
+        "The sea is salty {sea}. As for the sky, {sky} knows.",
+    ),
+    "a first mention": ("[2] says so, [1] does too.", "{sea} says so, {sky} does too."),
+    "a list": ("Salty [2].\n\nI read:\n[1] Why the sky is blue", "Salty {sea}.\n\nI read:\n{sky} Why the sky is blue"),
+    "code": ("Salty [2]: `x[1]`.\n\n```\n[1] says\n```", "Salty {sea}: `x[1]`.\n\n```\n[1] says\n```"),
+    "values": ("Salty [2].\n\nnums: [1]\n\n[1]\n\nx = [1]", "Salty {sea}.\n\nnums: [1]\n\n[1]\n\nx = [1]"),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("place", PLACES)
+def test_a_source_has_one_number_wherever_it_stands(
+    proxy: Groundwire, model: ModelServer, place: str, stream: bool
+) -> None:
+    """And the model reads its own numbers again when the answer comes back."""
+    said, wanted = PLACES[place]
+    shown = wanted.format(sea=f"[[1]]({SEA})", sky=f"[[2]]({SKY})")
+    model.script(BOTH, text(*(said[i : i + 3] for i in range(0, len(said), 3))))
+    question = {"model": "m", "messages": [user("Sea and sky?")], "stream": stream}
+    answer = httpx.post(f"{proxy.url}/chat/completions", json=question, timeout=30)
+    pieces = [line for line in answer.text.splitlines() if line.startswith("data: {")]
+    chunks = [json.loads(line.removeprefix("data: "))["choices"] for line in pieces] if stream else []
+    whole = "".join(choices[0]["delta"].get("content") or "" for choices in chunks if choices)
+    assert (whole if stream else answer.json()["choices"][0]["message"]["content"]) == shown
+
+    told = [user("Sea and sky?"), {"role": "assistant", "content": shown}, user("Sure?")]
+    model.script(text("Yes."))
+    ask(proxy, told)
+    read = model.requests[-1]["messages"][1]["content"]
+    taken = 1 if place == "values" else 0  # a bare number in prose stays, so that no link may get it
+    assert read == wanted.format(sea=f"[{taken + 1}]", sky="[2]")
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_source_has_one_number_in_every_dialect(proxy: Groundwire, model: ModelServer, stream: bool) -> None:
+    said, wanted = PLACES["a paragraph"]
+    shown = wanted.format(sea=f"[[1]]({SEA})", sky=f"[[2]]({SKY})")
+    for path, body in (
+        ("responses", {"input": "Sea and sky?"}),
+        ("messages", {"messages": [user("Sea and sky?")], "max_tokens": 99}),
+    ):
+        model.script(BOTH, text(said))
+        answer = httpx.post(f"{proxy.url}/{path}", json={"model": "m", "stream": stream, **body}, timeout=30)
+        assert answer.status_code == 200, answer.text
+        if stream:
+            events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+            deltas = [event["delta"] for event in events if event["type"].endswith("delta") and "delta" in event]
+            pieces = [delta if isinstance(delta, str) else delta.get("text") or "" for delta in deltas]
+        elif path == "responses":
+            pieces = [item["content"][0]["text"] for item in answer.json()["output"] if item["type"] == "message"]
+        else:
+            pieces = [block.get("text") or "" for block in answer.json()["content"]]
+        assert "".join(pieces) == shown
 
 
 @pytest.mark.parametrize("echoed", [True, False], ids=["kept", "forgotten"])

@@ -56,6 +56,13 @@ def test_code_and_data_stay_as_they_are(snippet: dict[str, Any]) -> None:
     assert both_ways(snippet["text"]) == (snippet["text"], [])
 
 
+@pytest.mark.parametrize("snippet", CODE, ids=lambda snippet: snippet["name"])
+def test_code_and_data_keep_their_numbers_behind_an_answer_that_counts_others(snippet: dict[str, Any]) -> None:
+    """What people see as 1 is here the model's 3."""
+    text, cited = both_ways("So it is [3].\n\n" + snippet["text"])
+    assert (text, cited) == (f"So it is [[1]](https://source3.example/).\n\n{snippet['text']}", [3])
+
+
 @pytest.mark.parametrize("snippet", PROSE, ids=lambda snippet: snippet["text"][:40])
 def test_prose_is_cited(snippet: dict[str, Any]) -> None:
     assert both_ways(snippet["text"])[1] == snippet["cited"]
@@ -146,7 +153,7 @@ PLACES = {
     "code in an item": "- Paris\n\n      is large [1]",
     "a list of sources": "Sources:\n\n«1» Paris",
     "a list without a heading": "[1] Paris\n[2] Rome",
-    "emphasis around a marker": "Paris is large **«1»** or *«2»*, **[3] is** not",
+    "emphasis around a marker": "Paris is large **«1»** or *«2»*, **[3]** Not",
     "behind other signs": "a: [1]\nb, [1]\n(c «2») ([1]) d = [1]\ne > [1]\nf + [1]\n[1]",
     "behind a marker": "So «1», «2»; «3» [7] «1»",
     "before a word": "how [1]sweet",
