@@ -42,19 +42,23 @@ class Citer:
         self._footer = footer
         self._shown = shown
         self._taken = taken
-        self._reader: MarkerReader | None = None
+        self._written: CitedText | None = None
+        self._reader: MarkerReader | None = None  # of this round
+        self._source_of: Callable[[str], Source | None] | None = None  # where sentences are marked that have no marker
         self._holds_special = special_in(keeps_blanks(style)).stands_in
         self._plain = False  # does text without a special character just pass? Not before it is known to be prose
         self._passed: list[str] = []  # that the reader does not know yet
+        self._enabled = enabled
         self._passes_all = not enabled
 
     @property
     def cited(self) -> list[Source]:
         """In order of first citation."""
-        return list(self._reader.cited) if self._reader else []
+        return list(self._written.sources) if self._written else []
 
     def mark_sentences(self, source_of: Callable[[str], Source | None]) -> None:
         """From here on a sentence without a marker gets that of the source which `source_of` names for it, if any."""
+        self._source_of = source_of
         if not self._passes_all:
             reader = self._informed_reader()
             reader.mark_sentences(source_of)
@@ -87,8 +91,17 @@ class Citer:
         reader = self._informed_reader()
         return self._follow(reader, reader.release())
 
+    def end_round(self) -> list[TextDelta | Citation]:
+        """The same where the model is asked again: code, a tag or JSON that it left open do not go on in what it says
+        then."""
+        held = self.release()
+        self._reader, self._plain, self._passes_all = None, False, not self._enabled
+        special = special_in(keeps_blanks(self._style), stops=self._source_of is not None)
+        self._holds_special = special.stands_in
+        return held
+
     def flush(self) -> list[TextDelta | Citation]:
-        if self._reader is None:
+        if self._written is None:
             return []
         reader = self._informed_reader()
         return self._follow(reader, reader.flush())
@@ -98,9 +111,13 @@ class Citer:
 
     def _informed_reader(self) -> MarkerReader:
         """The reader, which knows all text so far."""
+        if self._written is None:
+            self._written = CitedText(self._style, self._footer, self._shown or {}, self._taken)
         if self._reader is None:
-            written = CitedText(self._style, self._footer, self._shown or {}, self._taken)
-            self._reader = MarkerReader(self._lookup, self._texts or SourceTexts(), written)
+            self._written.keeps_blanks = keeps_blanks(self._style)
+            self._reader = MarkerReader(self._lookup, self._texts or SourceTexts(), self._written)
+            if self._source_of:
+                self._reader.mark_sentences(self._source_of)
         if self._passed:
             self._reader.pass_on("".join(self._passed))
             self._passed.clear()

@@ -29,6 +29,7 @@ from ..values.events import (
     Failed,
     Finished,
     Replan,
+    RoundFinished,
     SearchedFirst,
     TakeBatch,
     TextDelta,
@@ -278,7 +279,7 @@ class _Answering:
         results = await session.run(action.calls)
         await self._searched(weak=self._plan.current.settings.assist)
         late = self._context.running_loop.time() > self._time_to_answer
-        return loop.tools_done(results, spent=session.spent or late)
+        return self._dress(loop.tools_done(results, spent=session.spent or late))
 
     async def _keep_turn(self, action: KeepTurn, loop: ToolLoop) -> AsyncGenerator[list[Event], None]:
         if held := self._note(list(self._citer.flush())):
@@ -319,6 +320,9 @@ class _Answering:
     def _behind_text(self, event: Event) -> list[Event]:
         """What waited was the end of this stretch of text."""
         return [*self._citer.release(), event]
+
+    def _behind_round(self, event: RoundFinished) -> list[Event]:
+        return [*self._citer.end_round(), event]
 
     def _with_cost(self, event: UsageSeen) -> list[Event]:
         """With what our tools did, and what all of it cost so far, where there are prices."""
@@ -367,6 +371,7 @@ class _Answering:
 _DRESSED: dict[type, Callable[[_Answering, Any], list[Event]]] = {
     ToolStarted: _Answering._behind_text,
     ToolCallDelta: _Answering._behind_text,
+    RoundFinished: _Answering._behind_round,
     UsageSeen: _Answering._with_cost,
     Failed: _Answering._with_advice,
 }

@@ -89,6 +89,13 @@ class ForeignLinks:
         self._gap = True
         return self._text.take()
 
+    def end_round(self) -> list[TextDelta | Citation]:
+        """The same where the model is asked again: some show what comes then apart, outside of code left open here."""
+        released = self.release()
+        if self._code.inside:
+            self._code.distrust()
+        return released
+
     def _bridge(self, text: str) -> None:
         if self._gap and not self._code.inside and not (self._tail[-1:].isspace() or text[0].isspace()):
             self._text.put(0, " ")

@@ -6,7 +6,7 @@ marker, with its proof. A decision waits (over at most 64 held characters) until
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tools.ledger import Source
@@ -111,11 +111,6 @@ class MarkerReader:
         self._proofs: dict[int, tuple[Source, Proof]] = {}  # of it, by the number of the source
         self._told = 0  # how far the places know the text being read
         self._held = ""
-
-    @property
-    def cited(self) -> Iterable[Source]:
-        """In order of first citation."""
-        return self._written.sources
 
     def mark_sentences(self, source_of: Callable[[str], Source | None]) -> None:
         """From here on a sentence without a marker gets that of the source which `source_of` names for it, if any."""

@@ -78,6 +78,9 @@ class StrippedCiter:
     def release(self) -> list[TextDelta | Citation]:
         return self._links.feed(self._citer.release()) + self._links.release()
 
+    def end_round(self) -> list[TextDelta | Citation]:
+        return self._links.feed(self._citer.end_round()) + self._links.end_round()
+
     def flush(self) -> list[TextDelta | Citation]:
         return self._links.feed(self._citer.flush()) + self._links.flush()
 

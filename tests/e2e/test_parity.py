@@ -72,6 +72,37 @@ SCRIPTS: dict[str, tuple[tuple[Turn, ...], str]] = {
 }
 
 
+# What a round may leave open costs the next one nothing.
+OPEN = {
+    "JSON": '{"plan": "search"}',
+    "half of JSON": '{"plan": ["search"',
+    "a JSON list": '["search", "read"]',
+    "a fence": "Plan:\n```\nsearch",
+    "a fence at its beginning": "```",
+    "a span": "I call `web_search",
+    "a tag": "<plan>\nsearch",
+    "a comment": "Plan <!-- search",
+    "an attribute": 'See <plan kind="',
+    "a diff": "@@ -1 +1 @@\n+search",
+    "a header": "---\ntitle: search",
+    "a link": "See [this](https://x.example/",
+    "an address": "See https://x.example/",
+    "values": "a,b,c\n1,2,3",
+    "half a marker": "See [1",
+}
+SCRIPTS |= {
+    f"{name} left open": (
+        (Turn(text=[said], calls=[SEARCH]), text("Blue ", "[1].")),
+        f"{said}\n\nBlue {SKY}.",
+    )
+    for name, said in OPEN.items()
+}
+SCRIPTS["JSON behind words"] = (
+    (Turn(text=["Let me look."], calls=[SEARCH]), text('{"a": "Blue [1]."}')),
+    'Let me look.\n\n{"a": "Blue [1]."}',
+)
+
+
 def post(proxy: Groundwire, path: str, **body: Any) -> httpx.Response:
     answer = httpx.post(f"{proxy.url}/{path}", json={"model": "m", **body}, timeout=20)
     assert answer.status_code == 200, answer.text
