@@ -11,9 +11,9 @@ from tools.ledger import Source
 from ..values.events import Citation, Proof, TextDelta
 from ..values.request import CitationStyle
 from .cited_sources import CitedSources
-from .marker_forms import AUTO_LEAD, FOOTER_HEAD, footer_line, marker_text
+from .marker_forms import AUTO_LEAD, FOOTER_HEAD, SURE_LEAD, footer_line, marker_text
 
-BLANKS = " \t\u00a0\u202f"
+BLANKS = " \t\u00a0\u202f\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u205f"
 MOST_BLANKS = 8  # that are held back
 
 
@@ -86,7 +86,9 @@ class CitedText:
     def _lead(self, marker: str, auto: bool) -> str:
         """What stands between the text and this marker."""
         if auto:
-            return AUTO_LEAD if marker else ""
+            return (AUTO_LEAD if marker.startswith("[[") else SURE_LEAD) if marker else ""
+        if self._last == AUTO_LEAD and marker and not self._blanks:
+            return " "  # the model's own hair space must not make this a marker of ours
         if self._style == "openai":
             return " " if self._blanks or not self._last.isspace() else ""
         return " " if self._last == "!" and marker.startswith("[[") else ""  # a link right after `!` would be an image

@@ -19,7 +19,7 @@ from .sentences import CLOSERS, ENDS, goes_on, is_short_form
 MOST_AHEAD = 9  # characters behind a marker that can matter
 MOST_ROW = 55  # characters of a row of markers that a line begins with, and of the word behind it
 
-_BLANKS = " \t\u00a0\u202f\u3000"
+_BLANKS = " \t\u00a0\u202f\u3000\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u205f"
 _COLUMN = 4  # so many blanks set columns apart
 _MOST_BETWEEN = 4  # characters between two markers that belong together
 _LINE_BEGIN = pattern(

@@ -19,7 +19,7 @@ from tools.ledger import KnownSource
 from ..values.markdown import Code
 from ..values.messages import is_text, texts_in
 from .fenced_reading import without_reading
-from .marker_forms import AUTO_LEAD, FOOTER_HEAD
+from .marker_forms import AUTO_LEAD, FOOTER_HEAD, SURE_LEAD
 from .marker_shapes import NUMBER, NUMBERS
 
 _LINKABLE = ("http://", "https://")
@@ -27,9 +27,11 @@ _OUR_FIELDS = ("annotations", "search_results")  # ours or OpenAI's; upstreams r
 _OUR_LINK = re.compile(rf"\[\[({NUMBER})\]\]\((https?://[^\s()<>]+)\)")
 _FOOTER_LINE = re.compile(rf"\[({NUMBER})\] \S.*")
 _OPENAI_MARKER = re.compile(r"\(\[[^\[\]]+\]\(https?://[^\s()<>]+\)\)")
-# A document without a link stands in OpenAI's form by its title alone. Some people write hair spaces around dashes.
-_AUTO_TITLE = rf"(?<![—–]){AUTO_LEAD}\((?:[^()\n]++|\([^()\n]*+\))*+\)"
-_AUTO_MARKER = re.compile(rf"{AUTO_LEAD}(?:{_OUR_LINK.pattern}|\[{NUMBER}\]|{_OPENAI_MARKER.pattern})|{_AUTO_TITLE}")
+# A document without a link stands in OpenAI's form by its title alone.
+_TITLE = r"\((?:[^()\n]++|\([^()\n]*+\))*+\)"
+_AUTO_MARKER = re.compile(
+    rf"{SURE_LEAD}(?:\[{NUMBER}\]|{_OPENAI_MARKER.pattern}|{_TITLE})|{AUTO_LEAD}{_OUR_LINK.pattern}"
+)
 # How all that is looked for here begins, but for what stands behind a hair space.
 _NUMBERED = re.compile(r"[\[【][1-9]")
 _BARE_MARKER = re.compile(rf"\[({NUMBER})\]")
@@ -175,7 +177,8 @@ class _Reader:
             if not isinstance(url, str) or place.start < done:
                 continue
             if _is_auto(text, place):
-                pieces.append(text[done : place.start - 1])
+                lead = 2 if text.endswith(SURE_LEAD, 0, place.start) else 1
+                pieces.append(text[done : place.start - lead])
                 done = place.stop
                 continue
             if _OPENAI_MARKER.fullmatch(marker) and marker.endswith(f"]({url}))"):

@@ -11,9 +11,11 @@ from tools.ledger import Source
 from ..values.request import CitationStyle
 
 FOOTER_HEAD = "\n\nSources:\n"
-# Stands before each marker that the model did not write. No model writes a hair space, so that such a marker is known
-# again when the answer comes back, and goes as a whole: the model reads what it wrote.
+# Stands before each marker that the model did not write, so that such a marker is known again when the answer comes
+# back, and goes as a whole: the model reads what it wrote. Texts do have hair spaces (`5 m\u200a(16 ft)`): behind one
+# alone only a link of ours is such a marker, all other forms stand behind two.
 AUTO_LEAD = "\u200a"
+SURE_LEAD = AUTO_LEAD * 2
 
 
 def marker_text(number: int, source: Source, style: CitationStyle) -> str:

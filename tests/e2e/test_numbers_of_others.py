@@ -75,6 +75,17 @@ def test_documents_that_a_client_puts_into_every_question(proxy: Groundwire, mod
     assert ask(proxy, [*history, user(documents + "When does Bob leave?")])["content"] == "Bob leaves in May [2]."
 
 
+@pytest.mark.parametrize("space", ["\u200a", "\u2009", "\u00a0", "\u202f", "\u2002", "\u3000"], ids=ascii)
+@pytest.mark.parametrize("behind", ["(about 16 ft)", "([16 ft](https://feet.example/))", "[3]", "[16 ft]", "【3】"])
+def test_no_kind_of_blank_takes_words_out_of_an_echo(
+    proxy: Groundwire, model: ModelServer, space: str, behind: str
+) -> None:
+    said = f"It is 5 m{space}{behind} high, and \u200a—\u200a(so) on."
+    model.script(text("Yes."))
+    ask(proxy, [user("How high?"), {"role": "assistant", "content": said}, user("Sure?")])
+    assert model.requests[-1]["messages"][1]["content"] == said
+
+
 @pytest.fixture(scope="module")
 def private(config: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Groundwire]:
     """A Groundwire with a second folder, whose documents have no address."""

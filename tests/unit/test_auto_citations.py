@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from proxy.answering.citations import Citer
 from proxy.answering.decoration import strip_decoration
 from proxy.answering.grounds import Grounds
-from proxy.answering.marker_forms import AUTO_LEAD
+from proxy.answering.marker_forms import AUTO_LEAD, SURE_LEAD
 from proxy.answering.stripped import NamedHosts, StrippedCiter
 from proxy.values.events import Citation, TextDelta
 from proxy.values.request import CitationStyle
@@ -122,8 +122,7 @@ def _without_markers(text: str, citations: list[tuple[int, int, int, bool]]) -> 
     """Less those that were put in; numbers in links may differ by them, so that all links lose theirs."""
     for start, end, _, auto in reversed(citations):
         if auto:
-            lead = 1 if start < end else 0
-            text = text[: start - lead] + text[end:]
+            text = text[:start].removesuffix(AUTO_LEAD).removesuffix(AUTO_LEAD) + text[end:]
     return text.replace("[[2]](https://rome", "[[1]](https://rome")
 
 
@@ -136,8 +135,8 @@ def test_all_others_get_none(name: str) -> None:
 
 def test_where_it_stands_and_what_it_looks_like() -> None:
     assert run([f"{CAPITAL}. Yes."])[0] == f"{CAPITAL}.{AUTO_LEAD}{P} Yes."
-    assert run([f"{CAPITAL}. Yes."], "number")[0] == f"{CAPITAL}.{AUTO_LEAD}[1] Yes."
-    assert run([f"{CAPITAL}. Yes."], "openai")[0] == f"{CAPITAL}.{AUTO_LEAD}([paris.org](https://paris.org/)) Yes."
+    assert run([f"{CAPITAL}. Yes."], "number")[0] == f"{CAPITAL}.{SURE_LEAD}[1] Yes."
+    assert run([f"{CAPITAL}. Yes."], "openai")[0] == f"{CAPITAL}.{SURE_LEAD}([paris.org](https://paris.org/)) Yes."
     text, [(start, end, n, auto)] = run([f"{CAPITAL}. Yes."], "none")
     assert (text, start, end, n, auto) == (f"{CAPITAL}. Yes.", len(CAPITAL) + 1, len(CAPITAL) + 1, 1, True)
 
@@ -264,11 +263,13 @@ def test_whatever_the_pieces(parts: list[str], style: CitationStyle, random: obj
         assert told[0] == told[1], "an echo tells the model what it wrote"
 
 
-def test_hair_spaces_around_dashes_are_nobody_s_marker() -> None:
-    said = "Tea\u200a—\u200a(green, mostly) is drunk \u200a(so)."
-    assert strip_decoration([{"role": "assistant", "content": said}]).messages[0]["content"] == said.replace(
-        "\u200a(so)", ""
-    )
+@pytest.mark.parametrize("style", STYLES)
+def test_a_marker_behind_a_hair_space_of_the_models_own_is_its_own(style: CitationStyle) -> None:
+    text, citations = run(["It is 5 m\u200a[1]."], style)
+    assert [(n, auto) for _, _, n, auto in citations] == [(1, False)]
+    if style in ("link", "number"):
+        told = strip_decoration([{"role": "assistant", "content": text}]).messages[0]["content"]
+        assert told == "It is 5 m\u200a [1]."
 
 
 @given(PIECES)
