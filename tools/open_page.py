@@ -82,10 +82,13 @@ async def read(session: ToolSession, given: OpenArguments) -> Unnumbered:
     each = session.reader.reserve(len(given.urls), given.max_length)
     if not each:
         return [(PagePart(encode_url(url), error=prompts.ROOM_USED_UP), None) for url in given.urls]
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_read_one(session, url, given, each)) for url in given.urls]
-    parts = [task.result() for task in tasks]
-    session.reader.give_back(each * len(given.urls) - sum(len(part.content) for part, _ in parts))
+    parts: Unnumbered = []
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_read_one(session, url, given, each)) for url in given.urls]
+        parts = [task.result() for task in tasks]
+    finally:  # whoever could not wait for them has used none
+        session.reader.give_back(each * len(given.urls) - sum(len(part.content) for part, _ in parts))
     return parts
 
 

@@ -86,8 +86,9 @@ class PageReader:
         await self._provenance.read_apart()
         address = self._provenance.admit(url)
         page = normalise(address.url)
-        if page not in self._pages or self._pages[page].cancelled():  # by somebody who could not wait for it
+        if page not in self._pages:
             self._count(host_of(page))
+        if page not in self._pages or self._pages[page].cancelled():  # by somebody who could not wait for it
             self._pages[page] = asyncio.create_task(self._fetch(address))
         return await self._pages[page]
 

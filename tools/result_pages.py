@@ -44,7 +44,10 @@ async def _read(session: ToolSession, source: Source, query: str) -> open_page.U
 
 
 def _shown(session: ToolSession, source: Source, read: open_page.Unnumbered | None, query: str) -> Source:
-    if read is None or not speaks(query, read[0][0].content):
+    if read is None:
+        return source
+    if not speaks(query, read[0][0].content):
+        session.reader.give_back(len(read[0][0].content))
         return source
     (part,) = open_page.numbered(session, read)
     return replace(part.source, snippet=part.content) if part.source else source

@@ -135,6 +135,41 @@ def test_who_is_too_slow_is_not_waited_for_and_can_still_be_opened() -> None:
     in_leaping_time(check())
 
 
+class Late:
+    """A first page that comes after the time for reading ahead, but for who asks for it again."""
+
+    async def search(self, query: SearchQuery) -> list[SearchResult]:
+        return [SearchResult("late", f"https://late.org/{query.text.split()[0]}", "A line.")]
+
+
+def test_a_page_that_came_too_late_costs_neither_characters_nor_a_second_open() -> None:
+    async def check() -> None:
+        bench = Bench(ToolPolicy(read_results=1, max_opens=4, max_opens_per_host=4, max_characters=3000), Late())
+        session = bench.session()
+        for word in ("topic1", "topic2"):
+            await one(session, search({"query": word}))
+        assert not session.spent
+        opened = await one(session, open_page({"url": "https://late.org/topic1", "max_length": 2500}))
+        assert opened.ok, "all characters are there"
+        assert len(bench.ledger.get(1).given[-1]) > 2000  # type: ignore[union-attr]
+        assert session.pages == 2
+
+    in_leaping_time(check())
+
+
+async def test_a_page_that_is_not_shown_costs_no_characters() -> None:
+    class Odd:
+        async def search(self, query: SearchQuery) -> list[SearchResult]:
+            return [SearchResult("Zebra", "https://b.org/other", "A zebra is striped.")]
+
+    bench = Bench(ToolPolicy(read_results=1, max_characters=2500), Odd())
+    session = bench.session()
+    await one(session, search({"query": "zebra"}))
+    opened = await one(session, open_page({"url": "https://b.org/other", "max_length": 2400}))
+    assert opened.ok
+    assert len(bench.ledger.get(1).given[-1]) > 2000  # type: ignore[union-attr]
+
+
 async def test_a_search_for_nobodys_model_reads_them_too() -> None:
     bench = pages_in(1)
     found = await bench.session(alone=True).search_once({"query": "topic9"})
