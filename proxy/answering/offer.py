@@ -24,10 +24,16 @@ from .decoration import CleanedHistory
 from .housekeeping import is_housekeeping
 
 # A client that brings a web search of its own does not want a second one beside it.
+# Whole words count: `deep_research_web`, `search_website` and `search_google_drive` look for something else.
+_WORD_BEGINS = r"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))"
+_WORD_ENDS = r"(?:(?![A-Za-z])|(?<=[a-z])(?=[A-Z]))"
 _CLIENT_SEARCH = re.compile(
-    r"(?:web|internet|online|google|bing|brave|tavily|exa|serper|duckduckgo|ddg|searxng|perplexity)[_-]?search"
-    r"|search[_-]?(?:the[_-]?)?(?:web|internet|online|google|bing)|browser?[_-]search",
-    re.IGNORECASE,
+    rf"{_WORD_BEGINS}(?:"
+    r"(?i:(?:web|internet|online|google|bing|brave|tavily|exa|serper|duckduckgo|ddg|searxng|perplexity)[_-]?search"
+    rf"|browser?[_-]search){_WORD_ENDS}(?!(?i:[_-]?(?:ads|analytics|bar|config|console|history|logs?|settings|trends)))"
+    rf"|(?i:search[_-]?(?:the[_-]?)?(?:web|internet|online|google|bing)){_WORD_ENDS}"
+    r"(?!(?i:[_-]?(?!and|api|content|for|news|now|pages?|query|results?|tool|using|via|with)[a-z]))"
+    r")"
 )
 _TELLABLE = re.compile(r"[A-Za-z0-9_.:-]{1,48}")  # what may stand in a header
 _MOST_TOLD = 12
@@ -211,7 +217,7 @@ def _wants_audio(body: Mapping[str, Any]) -> bool:
 
 
 def _searches_itself(body: Mapping[str, Any]) -> bool:
-    return bool(_CLIENT_SEARCH.search("\n".join(client_tools(body))))
+    return any(map(_CLIENT_SEARCH.search, client_tools(body)))
 
 
 def _stepping_aside(body: Mapping[str, Any]) -> str:

@@ -167,6 +167,25 @@ def test_client_calls_come_through_and_ours_do_not(proxy: Groundwire, model: Mod
     assert "web_search" not in json.dumps(chunks)
 
 
+@pytest.mark.parametrize(
+    ("name", "header"),
+    [
+        ("web_search", "off; reason=client_search"),
+        ("brave_web_search", "off; reason=client_search"),
+        ("searchTheWeb", "off; reason=client_search"),
+        ("deep_research_web", "offered; reason=auto"),
+        ("search_website", "offered; reason=auto"),
+        ("search_google_drive", "offered; reason=auto"),
+    ],
+)
+def test_search_steps_aside_for_a_function_that_is_one(
+    proxy: Groundwire, model: ModelServer, name: str, header: str
+) -> None:
+    model.script(text("Hello."))
+    function = {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
+    assert post(proxy, tools=[function]).headers["x-groundwire-search"] == header
+
+
 def test_a_clients_own_number_is_not_ours(proxy: Groundwire, model: ModelServer) -> None:
     model.script(call("web_search", {"query": "sky"}), text("Old [1], new [4]."))
     asked = [{"role": "user", "content": "My list says [1] and [3]. Why is the sky blue?"}]
