@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from ..values.events import merge_fields
+from ..values.events import VENDOR_FIELDS, add_items
 from ..values.sse import EventTooLong
 
 _JSON_KINDS = ("text/event-stream", "application/json", "application/x-ndjson")
@@ -43,7 +43,7 @@ def chunk_json(chunk: Any, extras: Extras, answer: Any) -> dict[str, Any]:
 
 
 class Extras:
-    """The fields of a message beside text and calls, made whole: what leaves here grows right when it is merged.
+    """The fields of a message beside text and calls: of a vendor's own what is new, whichever way LiteLLM tells it.
 
     LiteLLM sends thinking twice and in pieces. A vendor takes back only a whole block with its signature; pieces
     without one are in `reasoning_content` already.
@@ -51,19 +51,31 @@ class Extras:
 
     def __init__(self) -> None:
         self._thoughts = ""
-        self._fields: dict[str, Any] = {}
+        self._lists: dict[str, list[Any]] = {}
+        self._values: dict[str, Any] = {}
 
     def gather(self, delta: dict[str, Any]) -> dict[str, Any]:
         blocks = [block for block in delta.pop("thinking_blocks", None) or () if isinstance(block, dict)]
         whole = [made for block in blocks if (made := self._block(block))]
         if whole:
             delta["thinking_blocks"] = whole
-        fields = delta.pop("provider_specific_fields", None)
-        if isinstance(fields, dict):
-            merge_fields(self._fields, {k: v for k, v in fields.items() if k != "thinking_blocks" and v is not None})
-            if self._fields:
-                delta["provider_specific_fields"] = dict(self._fields)
+        fields = delta.pop(VENDOR_FIELDS, None)
+        told = {key: self._new(key, value) for key, value in fields.items()} if isinstance(fields, dict) else {}
+        new = {key: value for key, value in told.items() if value not in (None, "", []) and key != "thinking_blocks"}
+        if new:
+            delta[VENDOR_FIELDS] = new
         return delta
+
+    def _new(self, key: str, value: Any) -> Any:
+        """What of a field was not told before; nothing if all was."""
+        if isinstance(value, str):
+            return value  # the next piece of it
+        if isinstance(value, list):
+            return add_items(self._lists.setdefault(key, []), value)
+        if self._values.get(key) == value:
+            return None
+        self._values[key] = value
+        return value
 
     def _block(self, block: dict[str, Any]) -> dict[str, Any] | None:
         if block.get("type") != "thinking":

@@ -211,9 +211,12 @@ class _Pieces(list[str]):
     """Of one text."""
 
 
+VENDOR_FIELDS = "provider_specific_fields"  # LiteLLM's place for what only one vendor has
+
+
 class GatheredFields:
     """The fields of many deltas, as `merge_fields` adds them up. A text is joined when it is asked for: to join it with
-    every delta would cost the square of its length."""
+    every delta would cost the square of its length. Those of a vendor grow by themselves."""
 
     __slots__ = ("_fields",)
 
@@ -223,18 +226,56 @@ class GatheredFields:
     def add(self, fields: Mapping[str, Any]) -> None:
         for key, value in fields.items():
             old = self._fields.get(key)
-            if isinstance(value, str):
+            if key == VENDOR_FIELDS and isinstance(value, Mapping):
+                if not isinstance(old, _VendorFields):
+                    old = self._fields[key] = _VendorFields()
+                old.add(value)
+            elif isinstance(value, str):
                 if isinstance(old, _Pieces):
                     old.append(value)
                 else:
                     self._fields[key] = _Pieces([value])
             elif isinstance(value, list) and isinstance(old, list) and not isinstance(old, _Pieces):
-                old += value
+                self._grow(old, value)
             else:
                 self._fields[key] = list(value) if isinstance(value, list) else value
 
+    def _grow(self, old: list[Any], value: list[Any]) -> None:
+        old += value
+
     def whole(self) -> dict[str, Any]:
-        return {key: "".join(value) if isinstance(value, _Pieces) else value for key, value in self._fields.items()}
+        return {key: _whole(value) for key, value in self._fields.items()}
+
+
+class _VendorFields(GatheredFields):
+    __slots__ = ()
+
+    def _grow(self, old: list[Any], value: list[Any]) -> None:
+        add_items(old, value)
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, GatheredFields):
+        return value.whole()
+    return "".join(value) if isinstance(value, _Pieces) else value
+
+
+def add_items(known: list[Any], given: list[Any]) -> list[Any]:
+    """Adds to a list of a vendor's, and says what is new. LiteLLM tells some piece by piece, and others as a whole
+    whenever they have grown or an entry has changed."""
+    whole = len(given) >= len(known) and all(map(_is_same, known, given))
+    new = [item for at, item in enumerate(given) if not whole or at >= len(known) or item != known[at]]
+    if whole:
+        known[:] = given
+    else:
+        known += given
+    return new
+
+
+def _is_same(old: Any, new: Any) -> bool:
+    if old == new:
+        return True
+    return isinstance(old, dict) and isinstance(new, dict) and bool(old.get("id")) and old.get("id") == new.get("id")
 
 
 def merge_fields(into: dict[str, Any], fields: Mapping[str, Any]) -> None:

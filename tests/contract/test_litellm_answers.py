@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from proxy.upstreams import litellm_answers
-from proxy.values.events import merge_fields
+from proxy.values.events import GatheredFields
 
 
 def gathered(*deltas: dict[str, Any]) -> dict[str, Any]:
     extras = litellm_answers.Extras()
-    fields: dict[str, Any] = {}
+    fields = GatheredFields()
     for delta in deltas:
-        merge_fields(fields, extras.gather(delta))
-    return fields
+        fields.add(extras.gather(delta))
+    return fields.whole()
 
 
 def thought(text: str, **more: str) -> dict[str, Any]:
@@ -38,6 +38,28 @@ def test_vendor_fields_of_all_chunks_are_kept() -> None:
     assert gathered({"provider_specific_fields": signed}, {"provider_specific_fields": other}) == {
         "provider_specific_fields": {"thought_signatures": ["s1"], "b": 1}
     }
+
+
+def vendors(**fields: Any) -> dict[str, Any]:
+    return {"provider_specific_fields": fields}
+
+
+def test_vendor_fields_are_told_once_and_add_up() -> None:
+    """LiteLLM tells texts and some lists in pieces, and other lists as a whole whenever they have changed."""
+    begun, done = {"id": "c1", "status": "in_progress"}, {"id": "c1", "status": "completed"}
+    deltas = [
+        vendors(reasoning="ab", signatures=["s1"], results=["r1"], calls=[begun], citation={"n": 1}, index=0),
+        vendors(reasoning="c", signatures=["s2"], results=["r1", "r2"], calls=[done], citation={"n": 1}, index=0),
+        vendors(signatures=["s3"], results=["r1", "r2", "r3"], citation={"n": 2}, refusal=None, empty=[]),
+    ]
+    extras = litellm_answers.Extras()
+    told = [extras.gather(json.loads(json.dumps(delta))) for delta in deltas]
+    assert told[1:] == [
+        vendors(reasoning="c", signatures=["s2"], results=["r2"], calls=[done]),
+        vendors(signatures=["s3"], results=["r3"], citation={"n": 2}),
+    ]
+    whole = {"reasoning": "abc", "signatures": ["s1", "s2", "s3"], "results": ["r1", "r2", "r3"], "calls": [done]}
+    assert gathered(*deltas) == vendors(**whole, citation={"n": 2}, index=0)
 
 
 async def test_unicode_line_ends_are_escaped_wherever_a_read_cuts_them() -> None:

@@ -77,6 +77,56 @@ def test_searched_and_cited(proxy: Groundwire, servers: dict[str, VendorServer],
     assert "Rayleigh" in json.dumps(server.requests[1])
 
 
+def vendor_lists(answer: httpx.Response) -> dict[str, list[Any]]:
+    """What only the vendor has, as a client adds it up."""
+    lists: dict[str, list[Any]] = {}
+    for line in answer.text.splitlines():
+        if line.startswith("data: {"):
+            for choice in json.loads(line[6:])["choices"]:
+                for key, value in (choice["delta"].get("provider_specific_fields") or {}).items():
+                    lists.setdefault(key, []).extend(value)
+    return lists
+
+
+def test_signatures_of_all_pieces_grow_with_their_number(proxy: Groundwire, servers: dict[str, VendorServer]) -> None:
+    """Not with its square: each is told once."""
+    vendor = "gemini/gemini-2.5-flash"
+    server = servers[vendor]
+    assert isinstance(server, GeminiServer)
+    server.signs_text = True
+    try:
+        sizes = []
+        for count in (50, 400):
+            server.script(text(*(f"word{n} " for n in range(count))))
+            answer = ask(proxy, vendor, stream=True)
+            assert len(set(vendor_lists(answer)["thought_signatures"])) == count
+            assert len(vendor_lists(answer)["thought_signatures"]) == count
+            sizes.append(len(answer.content))
+        assert sizes[1] < 10 * sizes[0]
+    finally:
+        server.signs_text = False
+
+
+def test_results_that_a_vendor_found_itself_grow_with_their_number(
+    proxy: Groundwire, servers: dict[str, VendorServer]
+) -> None:
+    """LiteLLM tells all of them whenever there is one more."""
+    vendor = "anthropic/claude-sonnet-4-5"
+    server = servers[vendor]
+    assert isinstance(server, AnthropicServer)
+    try:
+        sizes = []
+        for server.searches in (20, 160):
+            server.script(text("Hello."))
+            answer = ask(proxy, vendor, stream=True)
+            found = [block["content"][0]["url"] for block in vendor_lists(answer)["web_search_results"]]
+            assert found == [f"https://found.example/{at:08}" for at in range(server.searches)]
+            sizes.append(len(answer.content))
+        assert sizes[1] < 10 * sizes[0]
+    finally:
+        server.searches = 0
+
+
 @pytest.mark.parametrize("vendor", VENDORS)
 def test_the_last_round_is_accepted(config: dict[str, Any], servers: dict[str, VendorServer], vendor: str) -> None:
     """A model that keeps calling: in its last round it is forced to answer in the way that its vendor allows."""

@@ -24,11 +24,16 @@ _FIELDS = frozenset(_NAMES.split())
 
 
 class AnthropicServer(VendorServer):
+    searches = 0  # that the vendor has run itself, before it says anything
+
     def pieces(self, turn: Turn) -> Iterator[bytes]:
         start = {**_message(turn), "content": [], "stop_reason": None, "usage": {**_usage(turn), "output_tokens": 1}}
         yield _event("message_start", message=start)
         yield _event("ping")
-        for index, block in enumerate(_blocks(turn)):
+        for at in range(self.searches):
+            yield _event("content_block_start", index=at, content_block=_found(at))
+            yield _event("content_block_stop", index=at)
+        for index, block in enumerate(_blocks(turn), self.searches):
             kind = block["type"]
             empty: dict[str, dict[str, Any]] = {
                 "thinking": {"thinking": "", "signature": ""},
@@ -85,6 +90,11 @@ def _listed(message: dict[str, Any] | None) -> list[dict[str, Any]]:
 
 def _event(kind: str, **fields: Any) -> bytes:
     return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields}, ensure_ascii=False)}\n\n".encode()
+
+
+def _found(at: int) -> dict[str, Any]:
+    hit = {"type": "web_search_result", "url": f"https://found.example/{at:08}", "title": "Found", "page_age": None}
+    return {"type": "web_search_tool_result", "tool_use_id": f"srvtoolu_{at:08}", "content": [hit]}
 
 
 def _blocks(turn: Turn) -> Iterator[dict[str, Any]]:

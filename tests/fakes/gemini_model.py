@@ -22,11 +22,15 @@ _FIELDS |= {"safetySettings", "cachedContent"}
 
 
 class GeminiServer(VendorServer):
+    signs_text = False  # does every piece of text have a signature of its own?
+
     def is_stream(self, path: str, body: dict[str, Any]) -> bool:
         return ":streamGenerateContent" in path
 
     def pieces(self, turn: Turn) -> Iterator[bytes]:
         parts = list(_parts(turn))
+        if self.signs_text:
+            parts = [{**part, "thoughtSignature": f"{SIGNATURE}{at:08}"} for at, part in enumerate(parts)]
         for part in parts[:-1]:
             yield _event(_candidate(turn, [part], last=False))
         yield _event(_candidate(turn, parts[-1:], last=True))
