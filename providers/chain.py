@@ -33,7 +33,7 @@ from .gateway import ProviderGateway
 from .queries import days_of
 from .records import dataclass
 from .registry import NamedProvider
-from .urls import canonical, clean_domains, host_of, in_domains, scheme_of
+from .urls import cache_key, canonical, clean_domains, host_of, in_domains, scheme_of, with_ascii_host
 from .web.guard import Guard
 
 log = logging.getLogger(__name__)
@@ -181,18 +181,19 @@ class ReadChain:
         """The page, from the owner of the URL alone if it has one (a local document), else from the first that can."""
         readers = self._readers(url, only)
         clearance = _Clearance(url, self._is_public)
+        address = with_ascii_host(url)  # another reader might look a name up by other rules than the guard
 
         async def ask(member: NamedProvider) -> tuple[Page, float | None]:
             async def work() -> Page:
                 provider: Any = member.provider
-                page = as_page(await provider.read(url))
+                page = as_page(await provider.read(url if isinstance(provider, Owner) else address))
                 if not page.text.strip():
                     raise PageBlocked("the page has no readable text")
                 return page
 
             if member.hosted:
                 await clearance.check()
-            return await self._gateway.ask(member, "read", canonical(url), work, caller)
+            return await self._gateway.ask(member, "read", cache_key(url), work, caller)
 
         fall_over = _FallOver("read", url, self._public_fallback, observe)
         try:

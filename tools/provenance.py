@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from providers.apart import apart
 from providers.records import dataclass
 from providers.text.stretches import found_in
-from providers.urls import encode_url, host_of, in_domains, remembered
+from providers.urls import domain_of, encode_url, host_of, in_domains, remembered
 
 from . import prompts
 
@@ -158,12 +158,6 @@ class Domains:
             return ()
         every = {domain for layer in self.layers for domain in layer}
         return tuple(sorted(domain for domain in every if all(in_domains(domain, layer) for layer in self.layers)))
-
-
-def domain_of(text: str) -> str:
-    """A domain as people and models write it (`*.example.org`, `https://example.org/`) in the form of `host_of`."""
-    host = text.strip().partition("://")[2] or text.strip()
-    return host_of("http://" + host.removeprefix("*").lstrip("."))
 
 
 @remembered

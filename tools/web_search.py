@@ -16,13 +16,14 @@ from providers.base import SearchQuery, TimeRange
 from providers.chain import AllFailed, Found
 from providers.errors import BadRequest, NoResults, ProviderError
 from providers.text.relevance import relevance
+from providers.urls import domain_of
 
 from . import prompts
 from .base import OPEN_PAGE, WEB_SEARCH, BadArguments, Circumstances, Strings, Tool, ToolOutput, ToolSpec, described
 from .clean import one_line
 from .ledger import Ledger
 from .options import SessionOptions, ToolPolicy
-from .provenance import Domains, domain_of, holds_secret, normalise
+from .provenance import Domains, holds_secret, normalise
 from .render import MAX_TITLE, SearchAnswer, SearchFault, escape, remark, sentence
 from .result_pages import with_passages
 

@@ -13,10 +13,9 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import NamedTuple, NoReturn
 from urllib.parse import quote
 
-import idna
-
 from ..errors import BadRequest, NotAllowed
 from ..records import dataclass
+from ..urls import ascii_host, ipv6_host
 
 Address = IPv4Address | IPv6Address
 
@@ -32,10 +31,7 @@ _UNWELCOME = re.compile(r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]")  # controls, bac
 _URL = re.compile(r"(https?)://([^/?#]+)([^#]*)(?:#.*)?", re.ASCII | re.IGNORECASE)  # ASCII, or ſ would be an s
 _BRACKETED = re.compile(r"\[([0-9a-f:.]+)\](?::([0-9]*))?", re.ASCII | re.IGNORECASE)
 _NAMED = re.compile(r"([^:\[\]]+)(?::([0-9]*))?")
-# The last word on a name: no user, no escape, nothing that a mapping turned into a delimiter. `_` lives in the wild.
-_LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_JOINERS = "\u200c\u200d"
 _SAFE_IN_PATH = "!$&'()*+,-./:;=?@[]_|~%"
 
 _PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".localdomain", ".home.arpa", ".onion")
@@ -246,11 +242,13 @@ def _read_parts(text: str) -> tuple[_Site, str]:
 def _read_site(scheme: str, authority: str) -> _Site:
     scheme = scheme.lower()
     if bracketed := _BRACKETED.fullmatch(authority):
-        host, literal, digits = _read_ipv6(bracketed[1]), True, bracketed[2]
+        host, literal, digits = ipv6_host(bracketed[1]), True, bracketed[2]
     elif named := _NAMED.fullmatch(authority):
-        host, digits = _read_name(named[1]), named[2]
+        host, digits = ascii_host(named[1]), named[2]
         literal = _is_ipv4(host)
     else:
+        _refuse()
+    if not host:
         _refuse()
     return _Site(scheme, host, _read_port(digits) if digits else _DEFAULT_PORTS[scheme], literal)
 
@@ -259,37 +257,6 @@ def _read_port(digits: str) -> int:
     if len(digits) > 5 or not 0 < int(digits) < 65536:
         _refuse()
     return int(digits)
-
-
-def _read_ipv6(text: str) -> str:
-    try:
-        return str(IPv6Address(text))
-    except ValueError:
-        _refuse()
-
-
-def _read_name(host: str) -> str:
-    if len(host) > _MAX_NAME:
-        _refuse()
-    labels = (host.lower() if host.isascii() else _ascii(host)).removesuffix(".").split(".")
-    name = ".".join(labels)
-    if len(name) > _MAX_NAME or not all(_LABEL.fullmatch(label) for label in labels):
-        _refuse()
-    return name
-
-
-def _ascii(host: str) -> str:
-    try:
-        if any(_is_invisible(character) for character in host):
-            _refuse()
-        mapped = idna.uts46_remap(host, std3_rules=False)
-        return ".".join(label if label.isascii() else idna.alabel(label).decode() for label in mapped.split("."))
-    except idna.IDNAError:
-        _refuse()
-
-
-def _is_invisible(character: str) -> bool:
-    return character in _JOINERS or not idna.uts46_remap(character, std3_rules=False)  # the mapping would drop it
 
 
 def _is_ipv4(name: str) -> bool:

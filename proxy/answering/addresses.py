@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from providers.text.patterns import pattern
+from providers.urls import ascii_host, ipv6_host
 
 MOST_HOST = 300  # characters of a host, with what stands around it
 MOST_URL = 2000
@@ -26,6 +27,8 @@ _TIDY = pattern(r"https?://(?:\[[0-9A-Fa-f:.]+\])?[A-Za-z0-9/._~%?#=&:@+$,;'!*-]
 _SHOWN = pattern(r"[A-Za-z0-9][A-Za-z0-9.-]{0,79}(?!\w)")
 _WWW = pattern(r"(?:www\.)+")  # where backticks go astray it would be a link
 _ORDINARY = pattern(r"(?!//|/\\|[`~])[^:\\&<>]*")
+
+_MAPPED_IN_2003 = "ßς"  # to other letters; joiners, the other two of their kind, are in no host here
 
 OPENING = pattern(r"(?:(?:https?|ftp)\\?:(?:\\?[/\\])+|www\\?\.(?=[\w-])|//(?=[\w-]+\.|\[|localhost))", re.IGNORECASE)
 HALF_OPENING = pattern(r"(?:https?|ftp)\\?:(?:\\?[/\\])*\\?|www\\?\.|//[\w-]*", re.IGNORECASE)
@@ -89,12 +92,15 @@ def shown(text: str) -> str:
 
 
 def as_ascii(host: str) -> str:
-    """The host as resolvers see it. One that is not in its own normal form has none: browsers may map it otherwise."""
-    host = host.lower()
-    if host.isascii():
-        return host
-    try:
-        encoded = host.encode("idna")
-        return encoded.decode("ascii") if encoded.decode("idna") == host else ""
-    except UnicodeError:
-        return ""
+    """The host as resolvers see it. One that is not in its own normal form has none, nor has one that old readers map
+    otherwise: what follows a link is not known here."""
+    if host[:1] == "[":
+        return ipv6_host(host[1:-1])
+    name = ascii_host(host)
+    if host.isascii() or not name:
+        return name
+    import idna  # loaded by now
+
+    lower = host.lower()
+    normal = idna.uts46_remap(lower, std3_rules=False) == lower
+    return name if normal and not any(map(lower.__contains__, _MAPPED_IN_2003)) else ""

@@ -6,8 +6,8 @@ that the user or the client named.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from urllib.parse import unquote, urlsplit
 
+from providers.urls import host_of, scheme_of
 from tools.ledger import Ledger
 from tools.provenance import urls_in
 
@@ -54,12 +54,8 @@ class NamedHosts:
 
 
 def _host(url: str) -> str:
-    """In ASCII, without a port; of a local document none."""
-    try:
-        host = unquote(urlsplit(url).hostname or "")
-        return host.rstrip(".").encode("idna").decode("ascii") if not host.isascii() else host.rstrip(".").lower()
-    except (ValueError, UnicodeError):
-        return ""
+    """Without a port; of a local document none."""
+    return "" if scheme_of(url) == "local" else host_of(url)
 
 
 class StrippedCiter:

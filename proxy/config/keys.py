@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, field_validator, model_validator
 
 from providers.settings import Count, no_switch
+from providers.urls import ascii_host
 
 from .upstreams import STRICT, CitationsPolicy, Mode, Name
 
@@ -29,9 +30,10 @@ Money = Annotated[float, BeforeValidator(no_switch), Field(gt=0, le=10**9)]
 
 
 def _domain(value: str) -> str:
-    if not re.fullmatch(r"[\w-]+(\.[\w-]+)*", value):
+    host = ascii_host(value)
+    if not re.fullmatch(r"[\w-]+(\.[\w-]+)*", value) or not host:
         raise ValueError("must be a bare domain such as example.org; its subdomains are included")
-    return value.lower()
+    return host
 
 
 def _key_name(value: str) -> str:

@@ -186,7 +186,9 @@ class ToolsConfig(_Section):
     open_timeout: Seconds = 15
     """The longest time for opening one page, redirects included."""
     allowed_domains: list[Domain] = []
-    """Only these domains and their subdomains are searched and opened. Empty allows all."""
+    """Only these domains and their subdomains are searched and opened. Empty allows all. An international name counts
+    in its ASCII form (IDNA 2008): `straße.de` is `xn--strae-oqa.de`, and not `strasse.de`.
+    """
     blocked_domains: list[Domain] = []
     """These domains and their subdomains are never searched or opened."""
     allow_networks: list[Network] = []

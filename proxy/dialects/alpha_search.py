@@ -23,7 +23,7 @@ from tools.pages import ReadPage
 from tools.render import dated, escape, fenced
 
 from ..values.errors import refuse
-from ..values.request import MOST_DOMAINS, check_count, check_length, json_object
+from ..values.request import MOST_DOMAINS, check_blocked, check_count, check_length, json_object
 from .search_engines import since
 
 CHARACTERS_PER_TOKEN = 4
@@ -120,6 +120,7 @@ def decode(raw: bytes) -> AlphaSearch:
     asked, settings = body.commands, body.settings or _Settings()
     commands = [*(asked.search_query or ()), *(asked.open or ()), *(asked.click or ()), *(asked.find or ())]
     filters = settings.filters or _Filters()
+    check_blocked(filters.blocked_domains or (), "settings.filters.blocked_domains")
     return AlphaSearch(
         commands=tuple(commands),
         unknown=tuple(_unknown(given["commands"])),

@@ -13,7 +13,7 @@ from tools.base import OPEN_PAGE, WEB_SEARCH
 from tools.toolbox import tool_named
 
 from ..answering.offer import client_tools
-from ..values.request import MOST_DOMAINS, MOST_TOOLS, PageDomains, SearchOptions, check_length
+from ..values.request import MOST_DOMAINS, MOST_TOOLS, PageDomains, SearchOptions, check_blocked, check_length
 
 _HOSTED_TOOLS = ("web_search", "web_fetch", "openrouter:web_search")  # and whatever begins so
 _FETCHES = "web_fetch"
@@ -166,7 +166,10 @@ def _domains(filters: dict[str, Any], name: str) -> tuple[str, ...]:
     if not isinstance(listed, list):
         return ()
     check_length(listed, name, MOST_DOMAINS)
-    return tuple(domain for domain in listed if isinstance(domain, str) and domain)
+    domains = tuple(domain for domain in listed if isinstance(domain, str) and domain)
+    if name == "blocked_domains":
+        check_blocked(domains, name)
+    return domains
 
 
 def _mapping(value: object) -> dict[str, Any]:

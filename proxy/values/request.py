@@ -4,17 +4,18 @@ client said about search. Handed on to the preparation and the engine. Bodies ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import field
 from typing import Any, Literal
 
 import orjson
 
 from providers.records import dataclass
+from providers.urls import domain_of
 from tools.ledger import KnownSource
 
 from . import patient_json
-from .errors import refuse
+from .errors import quoted, refuse
 
 CitationStyle = Literal["link", "number", "openai", "none"]
 AutoMarks = Literal["off", "assist", "on"]  # for whom sentences are marked that the model left without a marker
@@ -98,6 +99,14 @@ def check_length(entries: Sized, param: str, most: int = MOST_MESSAGES) -> None:
     """Of a conversation, or another list, under the name that the endpoint has for it."""
     if len(entries) > most:
         check_count(len(entries), param, most)
+
+
+def check_blocked(domains: Iterable[str], param: str) -> None:
+    """A rule that says nothing would let through what it is there to keep out."""
+    for domain in domains:
+        if not domain_of(domain):
+            text = f"`{param}` holds {quoted(domain)}, which is not a domain like example.org."
+            raise refuse(400, text, param=param, code="invalid_value")
 
 
 def check_count(count: int, param: str, most: int, what: str = "entries") -> None:

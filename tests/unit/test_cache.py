@@ -134,10 +134,11 @@ async def test_a_page_is_read_once_under_all_its_spellings() -> None:
     engine = Engine()
     chain = reading(engine)
     first = await chain.read("https://example.org/a/")
-    again = await chain.read("http://www.example.org/a?utm_source=x#part")
+    again = await chain.read("https://Example.org.:443/a?utm_source=x#part")
     assert (first.age, again.page) == (None, first.page)
     assert again.age is not None
-    assert (await chain.read("https://example.org/b")).age is None
+    for other in ("https://example.org/b", "http://example.org/a/", "https://www.example.org/a/"):
+        assert (await chain.read(other)).age is None, other
 
 
 @pytest.mark.parametrize(

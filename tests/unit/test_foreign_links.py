@@ -305,6 +305,8 @@ def test_whose_hosts_count() -> None:
     ledger.add("local:docs/a.md", "")
     assert hosts.may_link("good.example")
     assert hosts.may_link("xn--bung-zra.example")
+    ledger.add("https://straße.example/", "")
+    assert (hosts.may_link("xn--strae-oqa.example"), hosts.may_link("strasse.example")) == (True, False)
     assert not any(hosts.may_link(host) for host in ("", "docs", "sub.good.example", "example", "evil.example"))
     assert hosts.may_load("https://good.example/p%20q", "good.example")
     assert not hosts.may_load("https://good.example/other", "good.example")

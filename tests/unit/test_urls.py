@@ -6,7 +6,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from providers.urls import canonical, clean_domains, encode_url, host_of, in_domains
+from providers.errors import BadRequest, NotAllowed
+from providers.urls import (
+    ascii_host,
+    cache_key,
+    canonical,
+    clean_domains,
+    domain_of,
+    encode_url,
+    host_of,
+    in_domains,
+    with_ascii_host,
+)
+from providers.web.guard import Guard
 
 
 @pytest.mark.parametrize(
@@ -57,6 +69,65 @@ def test_international_hosts_and_addresses() -> None:
     assert canonical("https://bücher.example/ä") == canonical("https://xn--bcher-kva.example/%C3%A4")
     assert canonical("http://[2001:DB8::1]:80/") == canonical("https://[2001:db8::1]/")
     assert canonical("http://[2001:db8::1]:8080/") != canonical("http://[2001:db8::1]/")
+    assert canonical("http://[2001:db8::1]:8080/") != canonical("http://[2001:db8::1:8080]/")
+    assert canonical("http://[2001:db8:0::1]/") == canonical("http://[2001:db8::1]/")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("straße.de", "strasse.de"), ("οδος.gr", "οδοσ.gr"), ("a\u200db.de", "ab.de"),
+        ("نامه\u200cای.com", "نامهای.com"), ("a\u00adb.de", "ab.de"), ("e%78ample.org", "example.org"),
+        ("a.org%2Fb", "a.org/b"), ("☃.net", "xn--n3h.net"),
+    ],
+)  # fmt: skip
+def test_hosts_that_are_not_one(one: str, other: str) -> None:
+    for key in (canonical, cache_key, host_of, encode_url):
+        assert key(f"https://{one}/") != key(f"https://{other}/")
+
+
+@pytest.mark.parametrize(
+    ("written", "host"),
+    [
+        ("STRAẞE.de", "xn--strae-oqa.de"), ("straße.de.", "xn--strae-oqa.de"), ("ΟΔΟΣ.gr", "xn--pxavbq.gr"),
+        ("x.ΟΔΟΣ", "x.xn--pxavbq"), ("bücher。example", "xn--bcher-kva.example"), ("ＥＸample.org", "example.org"),
+    ],
+)  # fmt: skip
+def test_spellings_of_one_host(written: str, host: str) -> None:
+    assert ascii_host(written) == host_of(f"https://{written}:8443/ä") == domain_of(f"*.{written}/x") == host
+    assert encode_url(f"https://{written}:8443/ä") == f"https://{host}:8443/%C3%A4"
+    assert cache_key(f"https://{written}/") == f"https://{host}"
+    assert in_domains(host_of(f"https://a.{written}/"), clean_domains([written]))
+
+
+@pytest.mark.parametrize(
+    "written", ["", ".", "a..b", "a b", "a@b", "a:b", "ａ／b.de", "a\u200db.de", "☃.net", "x" * 64, "a." * 200]
+)
+def test_what_is_no_host(written: str) -> None:
+    assert ascii_host(written) == ""
+    assert not in_domains(ascii_host(written), ["", "b", "de"])
+
+
+HOSTS = st.text("aAsSßẞςΣσiİı0.。-_\u200d\u00adüéö٣☃:@%[]", max_size=12) | st.text(max_size=12)
+
+
+@given(HOSTS, HOSTS)
+@settings(max_examples=300)
+def test_hosts_are_one_where_the_guard_dials_one(one: str, other: str) -> None:
+    guard = Guard(["0.0.0.0/0", "::/0"])
+    dialled = []
+    for host in (one, other):
+        try:
+            target = guard.parse(f"http://{host}/")
+        except (BadRequest, NotAllowed):
+            dialled.append(host)
+            continue
+        assert host_of(f"http://{host}/") == target.host
+        assert cache_key(f"http://{host}/") == cache_key(target.url)
+        assert with_ascii_host(f"http://{host}/") in (f"http://{host}/", target.url)
+        dialled.append(f"dialled {target.host} {target.port}")
+    same = cache_key(f"http://{one}/") == cache_key(f"http://{other}/")
+    assert same == (dialled[0] == dialled[1]) or "dialled" not in "".join(dialled)
 
 
 @pytest.mark.parametrize(
