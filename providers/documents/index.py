@@ -23,7 +23,7 @@ from ..records import dataclass
 from .folder import Stamp
 from .words import fingerprint, index_words
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 SCHEMA = """
 CREATE TABLE about (fingerprint TEXT);
 CREATE TABLE contents (id INTEGER PRIMARY KEY, digest TEXT UNIQUE, title TEXT);

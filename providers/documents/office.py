@@ -40,11 +40,25 @@ _RELATION = "{http://schemas.openxmlformats.org/package/2006/relationships}Relat
 _DC = "{http://purl.org/dc/elements/1.1/}"
 _TERMS = "{http://purl.org/dc/terms/}"
 _OPF = "{http://www.idpf.org/2007/opf}"
+_MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _CONTAINER = "{urn:oasis:names:tc:opendocument:xmlns:container}"
 
 _DAY = re.compile(r"(?:19|20)\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
 _HEADING = re.compile(r"heading ?([1-6])", re.IGNORECASE)
+_CODE = re.compile(r"[0-9A-Fa-f]{1,4}")
 _OFF = frozenset({"0", "false", "off"})
+# Fonts that draw other characters than their codes say: a dose in "mg" or "µg" may hang on it.
+_SYMBOL = " !∀#∃%&∋()∗+,−./0123456789:;<=>?≅ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_‾αβχδεφγηιϕκλμνοπθρστυϖωξψζ{|}∼"
+_SYMBOL_HIGH = (  # from A0 on
+    "€ϒ′≤⁄∞ƒ♣♦♥♠↔←↑→↓°±″≥×∝∂•÷≠≡≈…⏐⎯↵ℵℑℜ℘⊗⊕∅∩∪⊃⊇⊄⊂⊆∈∉∠∇®©™∏√⋅¬∧∨⇔⇐⇑⇒⇓◊〈®©™∑"
+)
+_DRAWN = {
+    "symbol": {
+        **{0x20 + place: shown for place, shown in enumerate(_SYMBOL)},
+        **{0xA0 + place: shown for place, shown in enumerate(_SYMBOL_HIGH)},
+    },
+    "wingdings": dict(zip(b"\xfc\xfb\xfe\xfd\xa8\x6f\xdf\xe0", "✓✗☑☒☐☐←→", strict=True)),
+}
 
 
 def read_office(body: bytes) -> Extracted:
@@ -158,12 +172,28 @@ def _made(title: str, blocks: Iterator[str], day: str | None, links: Mapping[str
     return Extracted(title or heading[:300], text, day, tuple(dict.fromkeys(web))[:_MOST_LINKS])
 
 
+def _shown(tree: Element) -> Element:
+    """The tree without what stands in it twice: programs write some things in a new and in an old form, of which each
+    reader takes one, and what was moved also where it was. What was deleted goes too."""
+    for choice in list(tree.iter(f"{_MC}AlternateContent")):
+        forms = list(choice)
+        taken = next((form for form in forms if any(text.text for text in form.iter(f"{_W}t", f"{_A}t"))), None)
+        for form in forms:
+            if form is not taken:
+                choice.remove(form)
+    for gone in list(tree.iter(f"{_W}del", f"{_W}moveFrom")):
+        parent = gone.getparent()
+        if parent is not None:
+            parent.remove(gone)
+    return tree
+
+
 # Word
 
 
 def _docx(parts: _Parts) -> Extracted:
     title, day = _about(parts)
-    body = parts.tree("word/document.xml").find(f"{_W}body")
+    body = _shown(parts.tree("word/document.xml")).find(f"{_W}body")
     styles = _heading_styles(parts.optional("word/styles.xml"))
     blocks = _word_blocks(body, styles) if body is not None else iter(())
     return _made(title, blocks, day, parts.relations("word/document.xml"))
@@ -186,7 +216,7 @@ def _word_blocks(body: Element, styles: Mapping[str, int]) -> Iterator[str]:
     for element in body.iter(f"{_W}p", f"{_W}tbl"):
         if element.tag == f"{_W}tbl":
             if not _within(element, f"{_W}tbl"):
-                yield _table(_word_row(row) for row in element.iter(f"{_W}tr"))
+                yield _table(_word_rows(element))
         elif not _within(element, f"{_W}tbl") and (text := _word_text(element)):
             yield _word_dressed(element, text, styles)
 
@@ -205,22 +235,61 @@ def _word_dressed(paragraph: Element, text: str, styles: Mapping[str, int]) -> s
     return f"- {text}" if paragraph.find(f"{_W}pPr/{_W}numPr") is not None else text
 
 
-def _word_row(row: Element) -> list[str]:
-    return [_line(" ".join(map(_word_text, cell.iter(f"{_W}p")))) for cell in row.iter(f"{_W}tc")]
+def _word_rows(table: Element) -> Iterator[list[str]]:
+    """Its own: a cell may hold a table again."""
+    for row in _own(table, f"{_W}tr", within=f"{_W}tbl"):
+        yield [_word_cell(cell) for cell in _own(row, f"{_W}tc", within=f"{_W}tr")]
+
+
+def _word_cell(cell: Element) -> str:
+    """In one line. A table inside stays with the cell: what its rows are about may stand beside it."""
+    pieces = []
+    for part in _own(cell, f"{_W}p", f"{_W}tbl", within=f"{_W}tc"):
+        if part.tag == f"{_W}p":
+            pieces.append(_word_text(part))
+        else:
+            pieces.append("; ".join(", ".join(filter(None, row)) for row in _word_rows(part)))
+    return _line(" ".join(pieces))
+
+
+def _own(element: Element, *tags: str, within: str) -> Iterator[Element]:
+    """Those that no other element of the kind stands between."""
+    return (each for each in element.iter(*tags) if next(each.iterancestors(within), None) is element)
 
 
 def _word_text(paragraph: Element) -> str:
-    """What a reader sees of it: text that was deleted stands in elements of its own, hidden text says so."""
-    pieces = []
-    for run in paragraph.iter(f"{_W}r"):
-        if _is_hidden(run) or next(run.iterancestors(f"{_W}p"), None) is not paragraph:
-            continue
-        for part in run:
-            if part.tag == f"{_W}t":
-                pieces.append(part.text or "")
-            elif part.tag in (f"{_W}tab", f"{_W}br", f"{_W}cr"):
-                pieces.append(" " if part.tag == f"{_W}tab" else "\n")
+    """What a reader sees of it; hidden text says so."""
+    pieces: list[str] = []
+    for run in _own(paragraph, f"{_W}r", within=f"{_W}p"):
+        if not _is_hidden(run):
+            pieces += map(_word_piece, run)
     return "".join(pieces).strip()
+
+
+def _word_piece(part: Element) -> str:
+    match str(part.tag).removeprefix(_W):
+        case "t":
+            return part.text or ""
+        case "tab" | "ptab":
+            return " "
+        case "br" | "cr":
+            return "\n"
+        case "noBreakHyphen":
+            return "-"
+        case "sym":
+            return _symbol(part.get(f"{_W}font") or "", part.get(f"{_W}char") or "")
+    return ""  # a soft hyphen too: nobody sees it but at the end of a line
+
+
+def _symbol(font: str, code: str) -> str:
+    """A character by its number in a font; symbols stand in Unicode's private area, where only the font knows them."""
+    if not _CODE.fullmatch(code):
+        return ""
+    number = int(code, 16)
+    drawn = _DRAWN.get(font.lower())
+    if drawn is not None or 0xF000 <= number <= 0xF0FF:
+        return (drawn or {}).get(number & 0xFF, "")
+    return "" if 0xD800 <= number <= 0xDFFF else chr(number)
 
 
 def _is_hidden(run: Element) -> bool:
@@ -249,7 +318,7 @@ def _pptx(parts: _Parts) -> Extracted:
 
 def _slides(parts: _Parts, names: list[str]) -> Iterator[str]:
     for number, name in enumerate(names, start=1):
-        slide = parts.tree(name)
+        slide = _shown(parts.tree(name))
         if (slide.get("show") or "1") in _OFF:
             continue
         heading = _slide_title(slide)
