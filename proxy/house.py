@@ -70,7 +70,7 @@ class House:
         self.searchers = [self.providers[name] for name in tools.search]
         self.readers = [self.providers[name] for name in tools.read]
         fallback = tools.public_fallback
-        self.store = open_store(config.store)
+        self.store = open_store(config.store, config.network.ca_file)
         shared, self._neighbours = _together(self.store, config)
         gateway = self.gateway = ProviderGateway(
             config.cooldown,

@@ -13,6 +13,7 @@ import base64
 import os
 import re
 import shutil
+import ssl
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -121,7 +122,7 @@ class Browser:
                 await self.aclose()
                 try:
                     async with asyncio.timeout(_START_LIMIT):
-                        self._tools = await _DevTools.connect(await self._find())
+                        self._tools = await _DevTools.connect(await self._find(), await self._fetcher.certificates())
                 except (OSError, aiohttp.ClientError, TimeoutError) as error:
                     await self.aclose()
                     raise ProgramFailed(f"Chromium cannot be reached ({type(error).__name__})") from error
@@ -132,7 +133,11 @@ class Browser:
         if self._address:
             if self._address.startswith(("ws://", "wss://")):
                 return self._address
-            async with aiohttp.ClientSession() as client, client.get(f"{self._address}/json/version") as answer:
+            certificates = await self._fetcher.certificates()
+            async with (
+                aiohttp.ClientSession() as client,
+                client.get(f"{self._address}/json/version", ssl=certificates) as answer,
+            ):
                 return str((await answer.json(content_type=None))["webSocketDebuggerUrl"])
         program = self._program or next(filter(None, map(shutil.which, PROGRAMS)), "")
         if not program:
@@ -280,10 +285,10 @@ class _DevTools:
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
-    async def connect(cls, address: str) -> _DevTools:
+    async def connect(cls, address: str, certificates: ssl.SSLContext) -> _DevTools:
         client = aiohttp.ClientSession()
         try:
-            return cls(client, await client.ws_connect(address, max_msg_size=_LONGEST_MESSAGE))
+            return cls(client, await client.ws_connect(address, max_msg_size=_LONGEST_MESSAGE, ssl=certificates))
         except BaseException:  # cancelled too: nobody else knows of this client
             await client.close()
             raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import aiohappyeyeballs
@@ -16,6 +16,7 @@ from yarl import URL
 
 from ..deadlines import time_limit
 from .answer import Answer, HungUp, WireError
+from .certificates import trusted
 from .egress import WANTS_CREDENTIALS, Egress, Failing, Proxy, failing
 from .tunnel import ProxyRefused, handshake, shake_hands
 from .wire import ClearWire, SecureWire, Wire
@@ -48,18 +49,9 @@ class ProxyFailed(WireError):
         self.kind = kind
 
 
-def system_certificates(ca_file: str) -> ssl.SSLContext:
-    """Those that the system believes, and more of the operator's."""
-    context = ssl.create_default_context()
-    if ca_file:
-        context.load_verify_locations(ca_file)
-    context.set_alpn_protocols(["http/1.1"])
-    return context
-
-
 class Connections:
     """`headers` go with every question, and win over those that come with one. A connection that nobody needs is kept
-    for `kept` seconds. `believed` makes the certificates. Where bodies stay `packed`, they are handed on as they came.
+    for `kept` seconds. Where bodies stay `packed`, they are handed on as they came.
     """
 
     def __init__(
@@ -70,7 +62,6 @@ class Connections:
         connect_timeout: float,
         *,
         kept: float = _KEPT,
-        believed: Callable[[str], ssl.SSLContext] = system_certificates,
         packed: bool = False,
     ) -> None:
         url = URL(base_url)
@@ -80,7 +71,6 @@ class Connections:
         self._ca_file = egress.ca_file
         self._connect_timeout = connect_timeout
         self._keeps = kept
-        self._believed = believed
         self._packed = packed
         always = {"host": url.host_port_subcomponent or "", **{name.lower(): value for name, value in headers.items()}}
         # In the clear the proxy reads the request itself; in a tunnel it sees nothing of it.
@@ -165,7 +155,7 @@ class Connections:
         try:
             async with time_limit(self._connect_timeout, ConnectTimeout()):
                 if self._secure and self._certificates is None:
-                    self._certificates = await asyncio.to_thread(self._believed, self._ca_file)
+                    self._certificates = await asyncio.to_thread(trusted, self._ca_file)
                 await (self._dial_through(self._proxy, wire) if self._proxy else self._dial(wire))
         except ConnectTimeout:
             raise
@@ -205,7 +195,7 @@ class Connections:
 
     async def _dial_through(self, proxy: Proxy, wire: Wire) -> None:
         loop = asyncio.get_running_loop()
-        believed = await asyncio.to_thread(self._believed, self._ca_file) if proxy.scheme == "https" else None
+        believed = await asyncio.to_thread(trusted, self._ca_file) if proxy.scheme == "https" else None
         try:
             transport, words = await loop.create_connection(_Words, proxy.host, proxy.port)
             if isinstance(wire, SecureWire):

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
-from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
@@ -25,6 +23,7 @@ from ..places import Places, PlacesByHost
 from ..records import dataclass
 from .answer import ReadTimeout
 from .body import ACCEPTED, BadBody, BoundedBody
+from .certificates import trusted
 from .guard import Guard, Target
 from .names import resolve_host
 
@@ -83,25 +82,10 @@ class Hop:
     public: bool
 
 
-@cache
-def known_certificates(ca_file: str = "") -> ssl.SSLContext:
-    """The authorities that we believe, read once: the bundle takes long enough to stall a loop or slow a start."""
-    import certifi
-
-    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")  # as for OpenSSL's own programs
-    if folder and not file:
-        context = ssl.create_default_context(capath=folder)
-    else:
-        context = ssl.create_default_context(cafile=file or certifi.where())
-    if ca_file:
-        context.load_verify_locations(ca_file)
-    return context
-
-
 def _with_page_wire(given: ssl.SSLContext | None, ca_file: str) -> ssl.SSLContext:
     """The certificates, when what asks for pages is imported too."""
     import_module(".page_wire", __package__)
-    return given or known_certificates(ca_file)
+    return given or trusted(ca_file)
 
 
 class Fetcher:
@@ -214,7 +198,7 @@ class Fetcher:
 
     @asynccontextmanager
     async def _get(self, hop: Hop, accept: bytes) -> AsyncIterator[httpcore.Response]:
-        certificates = await self._certificates()
+        certificates = await self.certificates()
         from .page_wire import Pinned, asked, url_of
 
         url, headers = url_of(hop.target), self._said(hop.target, accept)
@@ -227,7 +211,7 @@ class Fetcher:
     def _said(self, target: Target, accept: bytes) -> list[tuple[bytes, bytes]]:
         return [(b"Host", target.url.split("/", 3)[2].encode("ascii")), (b"Accept", accept), *self._headers]
 
-    async def _certificates(self) -> ssl.SSLContext:
+    async def certificates(self) -> ssl.SSLContext:
         """In a thread, for who is answered meanwhile: with the first page there is much to read and to import."""
         return await asyncio.to_thread(_with_page_wire, self._ssl_context, self._ca_file)
 

@@ -52,7 +52,7 @@ class ProxiedFetcher(Fetcher):
                 yield response
             return
         proxy = hop.proxy
-        certificates = await self._certificates()
+        certificates = await self.certificates()
         headers = self._said(hop.target, accept)
         async with Pinned(proxy.host, self._network) as pinned:
             network: httpcore.AsyncNetworkBackend = pinned

@@ -12,7 +12,6 @@ from .answer import Answer
 from .body import BadBody, BoundedBody
 from .connections import Connections
 from .egress import Egress
-from .http import known_certificates
 
 _KEPT = 5.0  # seconds that an idle connection is kept: services close theirs soon, and a stale one costs a try
 _MOST = 100  # connections to one service
@@ -41,9 +40,7 @@ class ServiceWire:
         self._service = service
         self._most = most
         self._places = asyncio.Semaphore(_MOST)
-        self._connections = Connections(
-            base_url, headers, egress, timeout, kept=_KEPT, believed=known_certificates, packed=True
-        )
+        self._connections = Connections(base_url, headers, egress, timeout, kept=_KEPT, packed=True)
 
     async def ask(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> ServiceAnswer:
         """Who asks bounds the time that it takes. A redirect is an answer like any other."""

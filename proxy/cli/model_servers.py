@@ -13,6 +13,7 @@ import httpx
 import orjson
 
 from providers.records import dataclass
+from providers.web.certificates import trusted
 from tools.clean import one_line
 
 LIMIT = 2.0  # seconds: they are on this machine
@@ -54,7 +55,7 @@ async def running(places: Sequence[UsualPlace] = USUAL) -> list[tuple[UsualPlace
 
 async def look_at(addresses: Iterable[str], limit: float = LIMIT) -> Seen | None:
     """The first of these addresses that lists models, or that wants a key first."""
-    async with httpx.AsyncClient(trust_env=False, timeout=limit, follow_redirects=False) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=limit, follow_redirects=False, verify=trusted()) as client:
         for base_url in addresses:
             try:
                 async with asyncio.timeout(limit):

@@ -7,11 +7,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import ssl
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
+
+from providers.web.certificates import trusted
 
 from ..config.settings import Config, ServerConfig
 from ..watching.contents import printable
@@ -37,7 +40,9 @@ def run(given: argparse.Namespace) -> int:
 async def usage(config: Config, given: argparse.Namespace) -> int:
     wanted = {"key": given.key, "from": given.first, "to": given.last}
     try:
-        answer = await _ask(_address(given.url, config.server), _key(config.server), wanted)
+        answer = await _ask(
+            _address(given.url, config.server), _key(config.server), wanted, trusted(config.network.ca_file)
+        )
     except _NoAnswer as error:
         print(error, file=sys.stderr)
         return 1
@@ -50,11 +55,11 @@ async def usage(config: Config, given: argparse.Namespace) -> int:
     return 0
 
 
-async def _ask(url: str, key: str, wanted: Mapping[str, str | None]) -> Any:
+async def _ask(url: str, key: str, wanted: Mapping[str, str | None], certificates: ssl.SSLContext) -> Any:
     headers = {"x-groundwire-key": key} if key else {}
     params = {name: value for name, value in wanted.items() if value is not None}
     try:
-        async with httpx.AsyncClient(trust_env=False, timeout=_LIMIT) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=_LIMIT, verify=certificates) as client:
             answer = await client.get(url + _PATH, headers=headers, params=params)
     except (httpx.HTTPError, httpx.InvalidURL):
         text = f"No Groundwire answers at {url}. Start it with `groundwire serve`, or name another one with --url."

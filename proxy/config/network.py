@@ -46,8 +46,8 @@ class NetworkConfig(BaseModel):
     them.
     """
     ca_file: Annotated[str, AfterValidator(_ca_file)] = ""
-    """A PEM file with more certificate authorities, besides the system's. They count for upstreams, providers, pages
-    and `https://` proxies.
+    """A PEM file with more certificate authorities, besides [the system's](#certificates). They count for upstreams,
+    providers, pages, `https://` proxies, the store, traces and a browser's `cdp_url`.
     """
 
     # What the environment adds: its own proxies, by the scheme of what is reached, if they are trusted; and NO_PROXY.

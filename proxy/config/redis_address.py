@@ -23,6 +23,7 @@ class RedisAddress:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     tls: bool = False
+    ca_file: str = ""  # more authorities, besides the system's
 
     @classmethod
     def read(cls, url: str) -> RedisAddress:

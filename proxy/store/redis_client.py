@@ -182,6 +182,7 @@ def _connections(address: RedisAddress, connect_timeout: float, answer_timeout: 
         username=address.username,
         password=address.password,
         ssl=address.tls,
+        ssl_ca_certs=address.ca_file or None,  # besides the system's
         protocol=2,  # what every Redis and every Valkey speaks, with no greeting that some refuse
         socket_timeout=answer_timeout,
         socket_connect_timeout=connect_timeout,

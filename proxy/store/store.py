@@ -14,6 +14,7 @@ import secrets
 import time
 import zlib
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from ..config.redis_address import RedisAddress
@@ -189,13 +190,13 @@ class LogThrottle:
         return True
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, ca_file: str = "") -> Store:
     """`memory`, or the Redis that a URL names. Nobody is called yet: a Redis that is down stops no start."""
     if url == "memory":
         return MemoryStore()
     from .redis_store import RedisStore  # brings a large library along
 
-    return RedisStore(RedisAddress.read(url))
+    return RedisStore(replace(RedisAddress.read(url), ca_file=ca_file))
 
 
 # How things are written down

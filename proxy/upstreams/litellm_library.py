@@ -9,10 +9,13 @@ import importlib
 import importlib.util
 import logging
 import os
+import ssl
 import sys
 import threading
 from contextlib import suppress
 from typing import Any
+
+from providers.web.certificates import new_context
 
 _OFFLINE = {
     "LITELLM_MODE": "PRODUCTION",  # else it reads a .env file
@@ -67,11 +70,15 @@ def load() -> Any:
     return _loaded
 
 
-def believe(ca_file: str) -> None:
-    """Adds to the authorities that LiteLLM believes: it keeps one set of them, which it hands to every request."""
-    if ca_file:
-        about = importlib.import_module("litellm.llms.custom_httpx.http_handler").get_ssl_configuration()
-        about.load_verify_locations(ca_file)
+def believe(ca_file: str) -> ssl.SSLContext:
+    """The authorities for a client of LiteLLM. Where it makes its own (for OpenAI and Azure) it has one context for
+    all of them, with certifi's: ours are added to it."""
+    own = importlib.import_module("litellm.llms.custom_httpx.http_handler").get_ssl_configuration()
+    if isinstance(own, ssl.SSLContext):  # it checks nothing where the variable SSL_VERIFY says so
+        own.load_default_certs()
+        if ca_file:
+            own.load_verify_locations(ca_file)
+    return new_context(ca_file)
 
 
 async def loaded() -> Any:

@@ -15,7 +15,7 @@ import aiohappyeyeballs
 import aiohttp
 from yarl import URL
 
-from providers.web.connections import system_certificates
+from providers.web.certificates import trusted
 from providers.web.egress import WANTS_CREDENTIALS, Egress, Proxy, failing
 from providers.web.tunnel import ProxyRefused, handshake, shake_hands
 
@@ -27,8 +27,7 @@ _AUTHORIZATION = "Proxy-Authorization"
 
 
 def open_session(egress: Egress, connect_timeout: float) -> aiohttp.ClientSession:
-    believed = system_certificates(egress.ca_file) if egress.ca_file else True
-    options: dict[str, Any] = {"limit": 0, "keepalive_timeout": 30, "ssl": believed}
+    options: dict[str, Any] = {"limit": 0, "keepalive_timeout": 30, "ssl": trusted(egress.ca_file)}
     # `connect` too: looking up the name is no part of `sock_connect`, nor is being let through by a proxy.
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout, connect=connect_timeout)
     plain = egress.http is None and egress.https is None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import ssl
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -75,6 +76,7 @@ class LitellmTransport:
         self._max_answer = max_answer
         self._off = off
         self._client: Any = None
+        self._certificates: ssl.SSLContext | None = None
         self._ollamas: set[str] = set()
         others = (*header_secrets(headers or {}), *named_secrets(self._options), *egress.secrets)
         self._secrets = [api_key, *others]
@@ -87,6 +89,8 @@ class LitellmTransport:
         extras, wants_usage = Extras(), bool((body.get("stream_options") or {}).get("include_usage"))
         try:
             litellm = await loaded()
+            if self._certificates is None:  # in a thread: they are read from files
+                self._certificates = await asyncio.to_thread(believe, self._egress.ca_file)
             arguments = self._arguments(litellm, body, passed)
             if not body.get("stream"):
                 whole = json.dumps(answer_json(await ask(litellm, arguments)), default=str).encode()
@@ -189,10 +193,14 @@ class LitellmTransport:
         if self._client is None:
             handler = importlib.import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler
             if not self._egress.plain:
-                believe(self._egress.ca_file)
                 self._session = open_session(self._egress, self._connect_timeout)
             hooks = {"response": [partial(bound_and_mend, most=self._max_answer)]}
-            self._client = handler(timeout=self._timeout, event_hooks=hooks, shared_session=self._session)
+            self._client = handler(
+                timeout=self._timeout,
+                event_hooks=hooks,
+                ssl_verify=self._certificates,
+                shared_session=self._session,
+            )
         return self._client
 
     def _failed(self, error: Exception, passed: str, *, begun: bool) -> Failed:

@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Sequence
 from importlib.metadata import version
+from typing import Any
 from urllib.parse import urlsplit
 
 import requests
@@ -18,7 +19,9 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import Tracer
+from requests.adapters import HTTPAdapter
 
+from providers.web.certificates import new_context
 from providers.web.egress import Egress
 
 from ..config.traces import TracesConfig
@@ -63,7 +66,6 @@ class _Collector(SpanExporter):
         self._last_words = _LastWords()
         self._exporter = OTLPSpanExporter(
             config.endpoint,
-            certificate_file=egress.ca_file or None,
             headers=config.headers,
             session=_session(config.endpoint, egress),
         )
@@ -102,10 +104,30 @@ class _LastWords(logging.Handler):
         self.said = record.getMessage()
 
 
+class _Trusting(HTTPAdapter):
+    """Checks certificates against the authorities that everything here trusts, not against the library's own list."""
+
+    def __init__(self, ca_file: str) -> None:
+        self._context = new_context(ca_file)
+        super().__init__()
+
+    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
+        super().init_poolmanager(*arguments, **options, ssl_context=self._context)
+
+    def proxy_manager_for(self, *arguments: Any, **options: Any) -> Any:
+        return super().proxy_manager_for(*arguments, **options, ssl_context=self._context)
+
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+        super().cert_verify(conn, url, verify, cert)
+        if verify is True:  # and no file of OTEL_EXPORTER_OTLP_CERTIFICATE, which counts besides
+            conn.ca_certs = None
+
+
 def _session(endpoint: str, egress: Egress) -> requests.Session:
     """On the way out that everything takes."""
     session = requests.Session()
     session.trust_env = False
+    session.mount("https://", _Trusting(egress.ca_file))
     if proxy := egress.proxy_to_url(endpoint):
         session.proxies = {"http": proxy.url, "https": proxy.url}
     return session

@@ -347,6 +347,10 @@ async def test_rediss_is_spoken_only_with_a_server_that_can_be_trusted(
     with RedisServer(*(word for name, value in tls.items() for word in (f"--{name}", value))) as redis:
         async with opened(f"rediss://localhost:{port}") as store:
             assert await store.complaint() == "has a certificate that is not trusted here"
+        trusting = open_store(f"rediss://localhost:{port}", ca_file=chain)
+        assert isinstance(trusting, RedisStore)
+        assert await trusting.complaint() == ""
+        await trusting.aclose()
         monkeypatch.setenv("SSL_CERT_FILE", chain)
         async with opened(f"rediss://localhost:{port}") as store, opened(redis.url) as other:
             await store.put(*TURN, b"v", 60)
