@@ -9,8 +9,9 @@ import os
 import sys
 from collections.abc import Mapping
 
+from ..config.contradictions import weak_keys
 from ..config.secrets import secrets_of
-from ..config.settings import Config, config_file, load
+from ..config.settings import Config, ConfigError, config_file, load
 from ..serving.process import bind, serve
 from ..watching.audit_file import open_audit
 from ..watching.log import hide
@@ -46,10 +47,18 @@ def _serve(given: argparse.Namespace) -> int:
         if config_file(given.config, environ) is None:
             return None
         fresh = load(given.config, environ, host=given.host, port=given.port)
+        _check_keys(fresh, config.server.host, str(config_file(given.config, environ)))
         hide((*secrets_of(config), *secrets_of(fresh)))
         return _on_port(fresh, port) if fresh.server.port == config.server.port else fresh
 
     return serve(_on_port(config, port), listener, started, reread)
+
+
+def _check_keys(fresh: Config, host: str, origin: str) -> None:
+    """Keys that are read again are for the address that is bound, whatever the file says of it by now."""
+    server = fresh.server.model_copy(update={"host": host})
+    if problems := [f"server.keys[{path[2]}]: {sentence}" for path, sentence in weak_keys(server)]:
+        raise ConfigError(origin, problems)
 
 
 def _on_port(config: Config, port: int) -> Config:

@@ -13,7 +13,7 @@ from providers.base import Role
 from providers.registry import ProviderEntry, able_to, types
 
 from .file import KeyPath
-from .keys import KeyPolicy
+from .keys import SHORTEST, KeyPolicy
 from .prices import PricesConfig
 
 if TYPE_CHECKING:
@@ -35,6 +35,25 @@ def contradictions(config: Config) -> Problems:
 def _open_door(config: Config) -> Problems:
     if not config.server.keys and not _is_loopback(config.server.host):
         yield ("server", "host"), "must be 127.0.0.1 while there are no client keys; set server.keys or GROUNDWIRE_KEYS"
+
+
+def weak_keys(server: ServerConfig) -> Problems:
+    """Keys that somebody else may know or guess."""
+    is_open = not _is_loopback(server.host)
+    for index, key in enumerate(server.keys):
+        if key.is_public:
+            sentence = "is an example that everybody can read in the documentation; `groundwire key new` makes a key"
+            yield ("server", "keys", index), sentence
+        elif is_open and key.is_short:
+            sentence = (
+                f"must have at least {SHORTEST} characters, because others can reach {server.host}; "
+                "`groundwire key new` makes such a key"
+            )
+            yield ("server", "keys", index), sentence
+
+
+def _weak_keys(config: Config) -> Problems:
+    return weak_keys(config.server)
 
 
 def _open_to_all_pages(config: Config) -> Problems:
@@ -221,6 +240,7 @@ def _traces_through_socks(config: Config) -> Problems:
 
 _CHECKS: tuple[Callable[[Config], Problems], ...] = (
     _open_door,
+    _weak_keys,
     _open_to_all_pages,
     _workers_apart,
     _equal_key_names,

@@ -310,7 +310,10 @@ class _Builder:
         if default is not None:
             return self._environ.get(name) or default
         if name not in self._environ:
-            self._complain(path, f"the variable {name} is not set; set it, or write ${{{name}:-default}}")
+            # A default for a client key would be known to everybody who reads the file.
+            is_key = path[:2] == ("server", "keys") and (len(path) == 3 or path[3:] in (("key",), ("hash",)))
+            way = " to a key that `groundwire key new` makes" if is_key else f", or write ${{{name}:-default}}"
+            self._complain(path, f"the variable {name} is not set; set it{way}")
         return self._environ.get(name, "")
 
     def _place(self, path: KeyPath) -> str:

@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 _Model = TypeVar("_Model", bound=BaseModel)
 
 HASHED = "sha256:"
+SHORTEST = 16  # characters of a key where others can reach the server: a shorter one can be guessed
+# What the documentation has printed where a key stands: a server that still has one of these is open to everybody.
+_PRINTED = (
+    "change-me change-me-too change-me-in-the-environment changeme password foo key1 key2 unused a-client-key "
+    "gw-3qPZ0vD8mYc1oTnWb6RkXe5uHs9LfJ2aGi7QwErTyUi"
+)
+_BEGINNINGS = ("change-me", "change_me", "changeme")  # of such words elsewhere
 Amount = Annotated[int, BeforeValidator(no_switch), Field(ge=1, le=10**15)]
 Money = Annotated[float, BeforeValidator(no_switch), Field(gt=0, le=10**9)]
 
@@ -124,7 +131,9 @@ class ClientKey(KeyPolicy):
     """One client's key, written as a string or as a mapping with `key` or its `hash`."""
 
     key: SecretStr | None = None
-    """The key itself, in printable ASCII without spaces. Write either `key` or `hash`."""
+    """The key itself, in printable ASCII without spaces, of 16 characters or more if the address is not loopback. Write
+    either `key` or `hash`.
+    """
     hash: Annotated[str, Field(repr=False)] = ""
     """`sha256:` and the SHA-256 of the key in hexadecimal digits, as `groundwire key new` prints it."""
     name: Annotated[str, AfterValidator(_key_name)] = ""
@@ -155,7 +164,8 @@ class ClientKey(KeyPolicy):
     @classmethod
     def _sendable(cls, key: SecretStr | None) -> SecretStr | None:
         if key is not None and not re.fullmatch(r"[!-~]+", key.get_secret_value()):
-            raise ValueError("must be printable ASCII without spaces, and not empty")
+            text = "must be printable ASCII without spaces, and not empty; `groundwire key new` makes one"
+            raise ValueError(text)
         return key
 
     @field_validator("hash")
@@ -169,6 +179,17 @@ class ClientKey(KeyPolicy):
     def digest(self) -> str:
         """What the key is known by: the hash, in hexadecimal digits."""
         return self.hash.removeprefix(HASHED) if self.key is None else digest(self.key.get_secret_value())
+
+    @property
+    def is_public(self) -> bool:
+        """Whether it is an example of the documentation, written out or as its hash."""
+        plain = self.key.get_secret_value().lower() if self.key else ""
+        return self.digest in _PUBLIC or digest(plain) in _PUBLIC or plain.startswith(_BEGINNINGS)
+
+    @property
+    def is_short(self) -> bool:
+        """Of a hash nobody can tell."""
+        return self.key is not None and len(self.key.get_secret_value()) < SHORTEST
 
     def policy(self, groups: Mapping[str, KeyPolicy]) -> KeyPolicy:
         """Its own words, and its group's for what it does not say; sections are joined field by field."""
@@ -189,6 +210,9 @@ def _joined(kind: type[_Model], own: BaseModel, shared: BaseModel) -> _Model:
 
 def digest(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
+
+
+_PUBLIC = frozenset((*map(digest, _PRINTED.split()), "0" * 64))
 
 
 def key_names(keys: Sequence[ClientKey]) -> list[str]:

@@ -305,6 +305,8 @@ def _finish(document: Document, environ: Mapping[str, str], host: str | None = N
             **({"traces": given.traces.in_environment(environ)} if "traces" in given.model_fields_set else {}),
         }
     )
+    for index in range(len(given.server.keys), len(complete.server.keys)):
+        document.places["server", "keys", index] = "GROUNDWIRE_KEYS"
     config = environment.with_first_search(complete, environ)
     # The lists as they were written: what the environment put first would move the others from their lines.
     checked = config.model_copy(update={"tools": complete.tools})

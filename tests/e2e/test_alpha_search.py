@@ -14,7 +14,7 @@ from tests.fakes.groundwire import Groundwire
 from tests.fakes.pages import PageServer
 from tools import prompts
 
-KEY = "a-client-key"
+KEY = "key-of-a-client"
 HTML = (
     "<html><head><title>Tea houses</title></head><body><article><h1>Tea houses</h1>"
     + "".join(f"<p>Paragraph {n} speaks of tea, and at some length, so that it is text.</p>" for n in range(1, 30))

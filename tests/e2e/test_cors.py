@@ -18,7 +18,7 @@ from tests.fakes.model import ModelServer, text
 from tests.fakes.raw_client import exchange
 
 APP, OTHER = "https://app.example", "https://other.example"
-KEY = {"authorization": "Bearer a-client-key"}
+KEY = {"authorization": "Bearer key-of-a-client"}
 SLOW = {"authorization": "Bearer one-a-minute"}
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "Why?"}]}
 CLIENT = httpx.Client(timeout=20)
@@ -26,7 +26,7 @@ CLIENT = httpx.Client(timeout=20)
 
 @pytest.fixture(scope="module")
 def shared(config: dict[str, Any]) -> Iterator[Groundwire]:
-    keys = ["a-client-key", {"key": "one-a-minute", "name": "slow", "requests_per_minute": 1}]
+    keys = ["key-of-a-client", {"key": "one-a-minute", "name": "slow", "requests_per_minute": 1}]
     server = {"keys": keys, "cors": [APP], "max_body": 4096}
     with Groundwire({**config, "server": server}) as running:
         yield running

@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from proxy.cli.parser import parser
-from proxy.config.settings import Config, load
+from proxy.config.settings import Config, ConfigError, load
 from tests.fakes.front_server import FrontServer
 from tests.fakes.gated_model import Gate
 from tests.fakes.groundwire import SCRIPT, Groundwire
@@ -41,7 +41,7 @@ def behind_settings() -> dict[str, Any]:
     """The config that the page shows for a Groundwire behind a proxy."""
     section = PAGE.partition("## Behind nginx or Caddy")[2].partition("\n## ")[0]
     (shown,) = re.findall(r"```yaml\n(.*?)```", section, re.S)
-    settings: dict[str, Any] = yaml.safe_load(shown.replace("${TEAM_KEY:-change-me}", KEY))
+    settings: dict[str, Any] = yaml.safe_load(shown.replace("${TEAM_KEY}", KEY))
     assert settings["server"]["allowed_hosts"] == [NAME]
     return settings
 
@@ -226,7 +226,9 @@ def mounted_config(folder: Path) -> Config:
     parts = manifests()
     file = folder / "config.yaml"
     file.write_text(parts["ConfigMap"]["data"]["config.yaml"])
-    return load(file, parts["Secret"]["stringData"], host="0.0.0.0")
+    with pytest.raises(ConfigError, match=r"server.keys\[0\].key: .*not empty; `groundwire key new` makes one"):
+        load(file, parts["Secret"]["stringData"], host="0.0.0.0")  # as it stands it has no key
+    return load(file, {**parts["Secret"]["stringData"], "TEAM_KEY": KEY}, host="0.0.0.0")
 
 
 def pod() -> dict[str, Any]:

@@ -4,6 +4,7 @@ is refused before any route sees it, and what never crosses from one side to the
 
 from __future__ import annotations
 
+import hashlib
 import json
 import socket
 import subprocess
@@ -390,3 +391,48 @@ def test_an_open_address_needs_keys(config: dict[str, Any], tmp_path: Path, host
         assert "GROUNDWIRE_KEYS" in done.stderr
         assert "Traceback" not in done.stderr
         assert "listening" not in done.stdout
+
+
+WEAK = {
+    "password": "documentation",
+    "foo": "documentation",
+    "change-me": "documentation",
+    "change-me-too": "documentation",
+    "Change-Me-In-The-Environment": "documentation",
+    "a-client-key": "documentation",
+    "fifteen-letters": "at least 16 characters",
+}
+
+
+@pytest.mark.parametrize("key", WEAK)
+@pytest.mark.parametrize("way", ["file", "hash", "environment"])
+def test_a_key_that_others_know_or_guess_is_refused(config: dict[str, Any], tmp_path: Path, way: str, key: str) -> None:
+    if way == "hash" and "characters" in WEAK[key]:
+        pytest.skip("of a hash nobody can tell how long its key is")
+    hashed = "sha256:" + hashlib.sha256(key.lower().encode()).hexdigest()
+    keys = {"file": [{"name": "a", "key": key}], "hash": [{"name": "a", "hash": hashed}], "environment": []}[way]
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump({**config, "server": {"host": "0.0.0.0", "keys": keys}}))
+    env = {"PATH": "/usr/bin:/bin", **({"GROUNDWIRE_KEYS": key} if way == "environment" else {})}
+    for command in (["serve", "--port", "0"], ["check"]):
+        done = subprocess.run(
+            [str(SCRIPT), *command, "--config", str(path)], capture_output=True, text=True, timeout=30, env=env
+        )
+        assert done.returncode == 2
+        assert WEAK[key] in done.stderr
+        assert "server.keys[0]: " in done.stderr
+        assert "`groundwire key new` makes" in done.stderr
+        assert ("GROUNDWIRE_KEYS" in done.stderr) == (way == "environment")
+        assert f"'{key}'" not in done.stderr
+        assert "listening" not in done.stdout
+
+
+def test_an_example_is_refused_on_loopback_too_and_a_short_key_is_not(config: dict[str, Any], tmp_path: Path) -> None:
+    """A server on loopback may stand behind a proxy that everybody can reach."""
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump({**config, "server": {"keys": ["change-me"]}}))
+    command = [str(SCRIPT), "serve", "--config", str(path), "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, env={"PATH": "/usr/bin:/bin"})
+    assert (done.returncode, "documentation" in done.stderr) == (2, True)
+    with Groundwire({**config, "server": {"keys": ["short"]}}) as running:
+        assert CLIENT.get(f"{running.url}/models", headers={"authorization": "Bearer short"}).status_code == 200

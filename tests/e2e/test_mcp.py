@@ -26,7 +26,7 @@ from tests.fakes.search import FakeSearxng
 from tests.fakes.service import Reply
 from tools import prompts
 
-KEY = "a-client-key"
+KEY = "key-of-a-client"
 PAGE = SITE + "sky.md"
 AGES = ["legacy", "auto"]  # with a handshake, and without
 ROOT = Path(__file__).resolve().parents[2]

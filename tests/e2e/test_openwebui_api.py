@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.conftest import SITE
 from tests.fakes.groundwire import Groundwire
 
-KEY = "a-client-key"
+KEY = "key-of-a-client"
 PAGE = SITE + "sky.md"
 
 

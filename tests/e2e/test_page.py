@@ -20,7 +20,7 @@ LARGEST = 80_000  # bytes, all files together
 
 @pytest.fixture(scope="module")
 def keyed(config: dict[str, Any]) -> Iterator[Groundwire]:
-    with Groundwire({**config, "server": {"keys": ["a-client-key"]}}) as running:
+    with Groundwire({**config, "server": {"keys": ["key-of-a-client"]}}) as running:
         yield running
 
 

@@ -19,6 +19,7 @@ from tests.fakes.config import config as config_of
 from tests.fakes.groundwire import Groundwire
 
 ROOT = Path(__file__).resolve().parents[2]
+KEY = "key-of-a-client"
 PYTHON = ROOT / ".venv-clients/bin/python"
 PAGE = (ROOT / "docs/search_engines.md").read_text(encoding="utf-8")
 SCRIPTS = re.findall(r"```python\n(.*?)```", PAGE, re.S)
@@ -29,12 +30,14 @@ COMMANDS = [
 
 @pytest.fixture(scope="module")
 def engine(config: dict[str, Any]) -> Iterator[Groundwire]:
-    with Groundwire({**config, "server": {"keys": ["a-client-key"]}}) as running:
+    with Groundwire({**config, "server": {"keys": [KEY]}}) as running:
         yield running
 
 
 def here(engine: Groundwire, text: str) -> str:
-    return text.replace("127.0.0.1:8080", engine.url.removesuffix("/v1").removeprefix("http://"))
+    """With the page's example of a key replaced, which no server takes."""
+    address = engine.url.removesuffix("/v1").removeprefix("http://")
+    return text.replace("127.0.0.1:8080", address).replace("a-client-key", KEY)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: re.search(r"from (\w+)", script)[1])

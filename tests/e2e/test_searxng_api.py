@@ -19,7 +19,7 @@ from tests.fakes.service import Reply
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-clients/bin/python"
-KEY = "a-client-key"
+KEY = "key-of-a-client"
 PAGE = SITE + "sky.md"
 APP = "https://app.example"
 SKY = {"q": "sky blue", "format": "json"}

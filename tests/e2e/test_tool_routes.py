@@ -82,10 +82,10 @@ def test_bodies_that_are_no_objects(proxy: Groundwire) -> None:
 
 
 def test_they_stand_behind_the_same_keys(config: dict[str, Any]) -> None:
-    with Groundwire({**config, "server": {"keys": ["a-client-key"]}}) as proxy:
+    with Groundwire({**config, "server": {"keys": ["key-of-a-client"]}}) as proxy:
         for path, body in (("search", {"query": "sky"}), ("open", {"url": SITE + "sky.md"})):
             assert post(proxy, path, body).status_code == 401
-            assert post(proxy, path, body, authorization="Bearer a-client-key").status_code == 200
+            assert post(proxy, path, body, authorization="Bearer key-of-a-client").status_code == 200
 
 
 def test_without_providers_there_is_nothing_to_ask(config: dict[str, Any]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,3 +28,11 @@ def refusal(file: Path, text: str | bytes, environ: Mapping[str, str] | None = N
     problems, _, example = str(caught.value).partition("\n\nA minimal config.yaml that works:\n\n")
     assert [line.removeprefix("  ") for line in example.splitlines()] == EXAMPLE.splitlines()
     return problems
+
+
+def filled_in(example: str) -> tuple[str, dict[str, str]]:
+    """An example of the documentation with keys in it, as a reader completes it; and the variables that it needs."""
+    numbers = itertools.count()
+    text = re.sub("sha256:…", lambda _: "sha256:" + hashlib.sha256(b"made %d" % next(numbers)).hexdigest(), example)
+    names = dict.fromkeys(re.findall(r"\$\{(\w+)\}", example))
+    return text, {name: f"gw-made-for-{name.lower()}" for name in names}

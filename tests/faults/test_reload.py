@@ -153,11 +153,33 @@ def test_the_door_is_not_opened(config: dict[str, Any], model: ModelServer) -> N
     """A server that others can reach is not left without keys."""
     model.script(text("Blue."))
     everywhere = {"host": "0.0.0.0"}
-    with Reloaded(with_keys(config, ALICE, server=everywhere)) as proxy:
+    alice = {**ALICE, "key": "sk-canary-of-alice"}
+    with Reloaded(with_keys(config, alice, server=everywhere)) as proxy:
         proxy.url = proxy.url.replace("0.0.0.0", "127.0.0.1")
         assert "must be 127.0.0.1 while there are no client keys" in proxy.reload({**config, "server": everywhere})
         assert ask(proxy, "searched").status_code == 401
-        assert ask(proxy, "searched", headers=as_who(ALICE)).status_code == 200
+        assert ask(proxy, "searched", headers=as_who(alice)).status_code == 200
+
+
+def test_a_weak_key_is_refused_and_the_old_ones_stay(config: dict[str, Any], model: ModelServer) -> None:
+    """On the address that is bound, whatever the file says of it by now."""
+    model.script(text("Blue."))
+    long = {"key": "sk-canary-of-alice", "name": "alice"}
+    everywhere = {"host": "0.0.0.0"}
+    with Reloaded(with_keys(config, long, server=everywhere)) as proxy:
+        proxy.url = proxy.url.replace("0.0.0.0", "127.0.0.1")
+        for key, host, said in (
+            ("change-me", "0.0.0.0", "documentation"),
+            ("sk-short", "0.0.0.0", "at least 16 characters"),
+            ("sk-short", "127.0.0.1", "at least 16 characters"),
+        ):
+            weak = {"name": "bob", "key": key}
+            line = proxy.reload(with_keys(config, long, weak, server={"host": host}))
+            assert "SIGHUP: nothing is changed." in line
+            assert said in line
+            assert "`groundwire key new`" in line
+            assert ask(proxy, "searched", headers=as_who(weak)).status_code == 401
+            assert ask(proxy, "searched", headers=as_who(long)).status_code == 200
 
 
 def test_without_a_file_it_says_so(model: ModelServer, tmp_path: Path) -> None:

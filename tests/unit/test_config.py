@@ -19,7 +19,7 @@ from providers.registry import load as service
 from proxy.config.file import EXAMPLE
 from proxy.config.keys import ClientKey, KeyPolicy
 from proxy.config.settings import Config, ConfigError, from_environment, load
-from tests.fakes.config import config, refusal
+from tests.fakes.config import config, filled_in, refusal
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
@@ -57,7 +57,13 @@ class TestWhatShips:
 
     @pytest.mark.parametrize("example", EXAMPLES)
     def test_every_example_of_the_pages_loads(self, file: Path, example: str) -> None:
-        assert set(yaml.safe_load(example)) <= config(file, example).model_fields_set
+        text, environ = filled_in(example)
+        assert set(yaml.safe_load(example)) <= config(file, text, environ).model_fields_set
+
+    @pytest.mark.parametrize("example", [example for example in EXAMPLES if "keys:" in example])
+    def test_no_example_has_a_key_that_opens_anything(self, file: Path, example: str) -> None:
+        """As it stands it is refused, and the refusal names the command that makes a key."""
+        assert "`groundwire key new`" in refusal(file, example)
 
     def test_the_page_has_every_key_with_its_default_and_no_other(self) -> None:
         rows = dict(re.findall(r"^\| `([a-z_.*\[\]]+)` \| [^|]+ \| (?:`(.*?)`|\w+) \|", PAGE, re.M))
@@ -189,7 +195,7 @@ class TestServer:
         problems = refusal(file, f"server:\n  host: '{host}'\n")
         assert "line 2, server.host: must be 127.0.0.1 while there are no client keys" in problems
         assert "GROUNDWIRE_KEYS" in problems
-        assert config(file, f"server:\n  host: '{host}'\n", {"GROUNDWIRE_KEYS": "k"}).server.host == host
+        assert config(file, f"server:\n  host: '{host}'\n", {"GROUNDWIRE_KEYS": "k" * 16}).server.host == host
 
     @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "[::1]", "localhost"])
     def test_loopback_needs_no_key(self, file: Path, host: str) -> None:

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from providers.web.egress import Bypass, Egress, Proxy, authority, check_exception, failing
 from providers.web.tunnel import Handshake, ProxyRefused, connect, handshake, shake_hands, socks5
-from tests.fakes.config import config, refusal
+from tests.fakes.config import config, filled_in, refusal
 from tests.fakes.egress import Authority
 
 SECRET = "hunter-2-hunter"
@@ -359,4 +359,4 @@ providers: [{{name: x, type: searxng, base_url: "http://10.1.1.1", proxy: "https
     def test_the_example_of_the_page_about_security_loads(self, file: Path) -> None:
         page = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
         (example,) = re.findall(r"```yaml\n(.*?)```", page, re.S)
-        assert [key.name for key in config(file, example).server.keys] == ["alice", "ops"]
+        assert [key.name for key in config(file, *filled_in(example)).server.keys] == ["alice", "ops"]

@@ -99,7 +99,8 @@ class TestUpstreams:
         ],
     )
     def test_our_own_listener(self, file: Path, host: str, port: int, url: str, own: bool) -> None:
-        text = f"server: {{host: {host}, port: {port}, keys: [k]}}\nupstreams:\n  - name: a\n    base_url: {url}\n"
+        server = f"server: {{host: {host}, port: {port}, keys: [a-key-that-is-long]}}"
+        text = f"{server}\nupstreams:\n  - name: a\n    base_url: {url}\n"
         if own:
             assert "line 4, upstreams[0].base_url: must be the model's server" in refusal(file, text)
         else:

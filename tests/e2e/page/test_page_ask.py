@@ -24,7 +24,7 @@ CHIP = ".turn:last-child .prose .chip"
 
 @pytest.fixture(scope="module")
 def keyed(config: dict[str, Any]) -> Iterator[Groundwire]:
-    with Groundwire({**config, "server": {"keys": ["a-client-key"]}}) as running:
+    with Groundwire({**config, "server": {"keys": ["key-of-a-client"]}}) as running:
         yield running
 
 
@@ -257,12 +257,12 @@ async def test_a_key_is_asked_for_and_kept_in_memory_alone(page: Page, keyed: Gr
     await page.until("document.querySelector('dialog').open")
     await page.type("a-wrong-key")
     await page.until("document.querySelector('#key-why').textContent.includes('not known')")
-    await page.type("a-client-key")
+    await page.type("key-of-a-client")
     await page.ready()
     assert await page.answer(QUESTION) == "Blue."
     kept = "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href])"
-    assert "a-client-key" not in await page.run(kept)
-    assert "a-client-key" not in await page.run(
+    assert "key-of-a-client" not in await page.run(kept)
+    assert "key-of-a-client" not in await page.run(
         "document.documentElement.outerHTML + document.querySelector('#key').value"
     )
     assert await page.run("indexedDB.databases().then(all => all.length)") == 0

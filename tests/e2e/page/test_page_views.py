@@ -44,7 +44,7 @@ def failing(config: dict[str, Any]) -> Iterator[Groundwire]:
 
 @pytest.fixture(scope="module")
 def keyed(config: dict[str, Any]) -> Iterator[Groundwire]:
-    keys = [{"name": "ann", "key": "a-client-key"}, {"name": "boss", "key": "an-admin-key", "admin": True}]
+    keys = [{"name": "ann", "key": "key-of-a-client"}, {"name": "boss", "key": "an-admin-key", "admin": True}]
     with Groundwire({**config, "server": {"keys": keys}}) as running:
         yield running
 
@@ -142,7 +142,7 @@ async def test_only_an_admin_sees_requests_and_health(page: Page, keyed: Groundw
     for view in ("requests", "health"):
         await page.open(keyed, f"#{view}")
         await page.until("document.querySelector('dialog').open")
-        await page.type("a-client-key")
+        await page.type("key-of-a-client")
         said = await page.until(f"document.querySelector('#{view} .error')?.innerText")
         assert "admin: true" in said
     await page.open(keyed, "#health")
