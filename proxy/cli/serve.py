@@ -8,6 +8,7 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from ..config.contradictions import weak_keys
 from ..config.secrets import secrets_of
@@ -15,7 +16,7 @@ from ..config.settings import Config, ConfigError, config_file, load
 from ..serving.process import bind, serve
 from ..watching.audit_file import open_audit
 from ..watching.log import hide
-from . import key
+from .kept_key import kept_key
 from .running import mistakes_in_words
 
 
@@ -67,10 +68,14 @@ def _on_port(config: Config, port: int) -> Config:
 
 
 def _environment_to_serve(given: argparse.Namespace) -> Mapping[str, str]:
-    """The environment. A container is open to others from the start, so without keys it makes one and prints it."""
+    """The environment. A container is open to others from the start, so without keys it makes one. It is printed once:
+    the log of a container may go anywhere."""
     environ = dict(os.environ)
-    wanted = environ.get("GROUNDWIRE_GENERATE_KEY") == "1"
-    if wanted and not load(given.config, environ, host="127.0.0.1", port=given.port).server.keys:
-        environ["GROUNDWIRE_KEYS"] = key.generated()
-        print(f"No keys are configured. Clients need this one: {environ['GROUNDWIRE_KEYS']}", flush=True)
+    named = environ.get("GROUNDWIRE_KEY_FILE")
+    if named and not load(given.config, environ, host="127.0.0.1", port=given.port).server.keys:
+        file = Path(named)
+        environ["GROUNDWIRE_KEYS"], is_new = kept_key(file)
+        if is_new:
+            print(f"No keys are configured. Clients need this one: {environ['GROUNDWIRE_KEYS']}", flush=True)
+        print(f"The client key is kept in {file.absolute()}", flush=True)
     return environ

@@ -7,12 +7,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -232,43 +233,141 @@ def test_the_images_health_check_tells_a_server_that_answers_from_one_that_does_
 # A key of its own
 
 
-@contextmanager
-def started(config: dict[str, Any], folder: Path, **env: str) -> Iterator[list[str]]:
-    """What a Groundwire says until it listens."""
+def launched(config: dict[str, Any], folder: Path, stack: ExitStack, **env: str) -> subprocess.Popen[str]:
+    """A server that ends with the stack."""
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(config))
     command = [str(SCRIPT), "serve", "--config", str(path), "--port", "0"]
     environ = {"PATH": os.environ["PATH"], **env}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environ
-    ) as running:
-        assert running.stdout is not None
-        said = []
-        for line in running.stdout:
-            said.append(line.strip())
-            if "listening" in line:
-                break
-        try:
-            yield said
-        finally:
-            running.terminate()
-            running.wait(AT_ONCE)
+    running = stack.enter_context(
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environ)
+    )
+    stack.callback(running.terminate)
+    return running
 
 
-def test_a_key_is_made_where_one_is_needed(config: dict[str, Any], tmp_path: Path) -> None:
-    with started(config, tmp_path, GROUNDWIRE_GENERATE_KEY="1") as said:
-        key, url = said[0].split()[-1], said[1].split()[-1]
+def until_listening(running: subprocess.Popen[str]) -> list[str]:
+    assert running.stdout is not None
+    said = []
+    for line in running.stdout:
+        said.append(line.strip())
+        if "listening" in line:
+            break
+    return said
+
+
+@contextmanager
+def started(config: dict[str, Any], folder: Path, **env: str) -> Iterator[list[str]]:
+    """What a Groundwire says until it listens."""
+    with ExitStack() as stack:
+        yield until_listening(launched(config, folder, stack, **env))
+
+
+def refused(config: dict[str, Any], folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump(config))
+    command = [str(SCRIPT), "serve", "--config", str(path), "--port", "0"]
+    environ = {"PATH": os.environ["PATH"], **env}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environ)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_the_key_that_the_first_start_makes_is_kept(config: dict[str, Any], tmp_path: Path) -> None:
+    """Printed once, and its path at every start."""
+    file = tmp_path / "volume" / "client-key"
+    file.parent.mkdir()
+    with started(config, tmp_path, GROUNDWIRE_KEY_FILE=str(file)) as said:
+        key, url = said[0].split()[-1], said[-1].split()[-1]
         assert len(key) >= 32
+        assert said[1] == f"The client key is kept in {file}"
         assert httpx.get(f"{url}/v1/models").status_code == 401
         assert httpx.get(f"{url}/v1/models", headers={"authorization": f"Bearer {key}"}).status_code == 200
         assert httpx.get(f"{url}/healthz").status_code == 200
-    with started(config, tmp_path, GROUNDWIRE_GENERATE_KEY="1") as said:
-        assert said[0].split()[-1] != key, "another one each time"
+    assert file.read_text() == f"{key}\n"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert list(file.parent.iterdir()) == [file]
+    file.chmod(0o640)  # as some orchestrators do when they mount a volume
+    with started(config, tmp_path, GROUNDWIRE_KEY_FILE=str(file)) as said:
+        path, listening = said
+        assert path == f"The client key is kept in {file}"
+        answer = httpx.get(f"{listening.split()[-1]}/v1/models", headers={"authorization": f"Bearer {key}"})
+        assert answer.status_code == 200, "the same one at every start"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_servers_that_start_at_once_have_one_key(config: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "client-key"
+    folders = [tmp_path / str(number) for number in range(6)]
+    for folder in folders:
+        folder.mkdir()
+    with ExitStack() as stack:
+        running = [launched(config, folder, stack, GROUNDWIRE_KEY_FILE=str(file)) for folder in folders]
+        said = [until_listening(process) for process in running]
+        made = [line.split()[-1] for lines in said for line in lines if "Clients need this one" in line]
+        assert made == [file.read_text().strip()], "one of them made it"
+        for lines in said:
+            url = lines[-1].split()[-1]
+            answer = httpx.get(f"{url}/v1/models", headers={"authorization": f"Bearer {made[0]}"})
+            assert answer.status_code == 200
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["client-key"]
+
+
+def _symlink(file: Path) -> None:
+    target = file.with_name("elsewhere")
+    target.write_text("gw-a-key-that-is-long-enough\n")
+    file.symlink_to(target)
+
+
+BAD_KEY_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "empty": (lambda file: file.write_text(" \n"), "it is empty. Delete it"),
+    "short": (lambda file: file.write_text("gw-short\n"), "it must hold one key of 16 to 512 printable characters"),
+    "two": (lambda file: file.write_text("gw-one-of-them,gw-another\n"), "without spaces and commas"),
+    "large": (lambda file: file.write_text("k" * 5000), "it must hold one key of 16 to 512"),
+    "symbolic link": (_symlink, "it is a symbolic link"),
+    "broken link": (lambda file: file.symlink_to(file.with_name("nowhere")), "it is a symbolic link"),
+    "folder": (lambda file: file.mkdir(), "it is not a plain file"),
+    "pipe": (lambda file: os.mkfifo(file), "it is not a plain file"),
+    "no folder": (lambda file: file.parent.rmdir(), "it cannot be written (No such file or directory). Mount a volume"),
+    "file as folder": (lambda file: (file.parent.rmdir(), file.parent.touch()), "it cannot be read (Not a directory)"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_KEY_FILES)
+def test_a_key_file_that_cannot_be_used_stops_the_start(config: dict[str, Any], tmp_path: Path, case: str) -> None:
+    file = tmp_path / "volume" / "client-key"
+    file.parent.mkdir()
+    spoil, said = BAD_KEY_FILES[case]
+    spoil(file)
+    done = refused(config, tmp_path, GROUNDWIRE_KEY_FILE=str(file))
+    assert f"The client key cannot be kept in {file}, which GROUNDWIRE_KEY_FILE names: " in done.stderr
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(("mode", "said"), [(0o000, "it cannot be read"), (None, "it cannot be written")])
+def test_a_key_file_that_this_user_may_not_use(
+    config: dict[str, Any], tmp_path: Path, mode: int | None, said: str
+) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may read and write everything")
+    file = tmp_path / "volume" / "client-key"
+    file.parent.mkdir()
+    if mode is None:
+        file.parent.chmod(0o500)
+    else:
+        file.write_text("gw-a-key-that-is-long-enough\n")
+        file.chmod(mode)
+    done = refused(config, tmp_path, GROUNDWIRE_KEY_FILE=str(file))
+    assert f"{said} (Permission denied)" in done.stderr
+    assert f"the user {os.geteuid()}" in done.stderr
 
 
 def test_no_key_is_made_where_there_is_one(config: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "client-key"
     for server, env in (({"keys": ["gw-own"]}, {}), ({}, {"GROUNDWIRE_KEYS": "gw-own"})):
-        with started({**config, "server": server}, tmp_path, GROUNDWIRE_GENERATE_KEY="1", **env) as said:
+        with started({**config, "server": server}, tmp_path, GROUNDWIRE_KEY_FILE=str(file), **env) as said:
             (line,) = said
+            assert not file.exists()
             url = line.split()[-1]
             assert httpx.get(f"{url}/v1/models", headers={"x-api-key": "gw-own"}).status_code == 200

@@ -198,13 +198,15 @@ def test_without_a_file_it_says_so(model: ModelServer, tmp_path: Path) -> None:
         assert ask(proxy, "searched").status_code == 200
 
 
-def test_the_key_that_a_container_made_stays(config: dict[str, Any], model: ModelServer) -> None:
+def test_the_key_that_a_container_made_stays(config: dict[str, Any], model: ModelServer, tmp_path: Path) -> None:
     model.script(text("Blue."))
-    with Groundwire(config, {"GROUNDWIRE_GENERATE_KEY": "1"}) as proxy:
+    with Groundwire(config, {"GROUNDWIRE_KEY_FILE": str(tmp_path / "client-key")}) as proxy:
         assert proxy.process is not None
         proxy.process.send_signal(signal.SIGHUP)
         assert "Changed: nothing." in proxy.logged("SIGHUP")
         assert ask(proxy, "searched").status_code == 401
+        kept = {"key": (tmp_path / "client-key").read_text().strip()}
+        assert ask(proxy, "searched", headers=as_who(kept)).status_code == 200
 
 
 def test_a_server_whose_terminal_is_closed_ends(config: dict[str, Any], tmp_path: Path) -> None:

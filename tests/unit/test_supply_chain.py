@@ -240,8 +240,9 @@ def test_the_image_takes_every_key_that_the_environment_may_bring() -> None:
 
 def test_the_image_has_no_tools_to_build_or_install_with() -> None:
     assert not re.search(r"apt|apk|gcc|build-essential|curl|wget", " ".join(instructions("RUN")))
-    assert [text for name, text in stages()[-1] if name == "RUN"] == [
-        "pip uninstall --yes --root-user-action ignore pip"
+    assert [" ".join(text.split()) for name, text in stages()[-1] if name == "RUN"] == [
+        "pip uninstall --yes --root-user-action ignore pip "
+        "&& install --directory --mode 700 --owner 10001 --group 10001 /var/lib/groundwire"
     ]
     assert "--without-pip" in " ".join(instructions("RUN"))
 
@@ -266,11 +267,17 @@ def test_the_image_asks_after_its_own_health_with_what_is_in_it() -> None:
     assert f":{option('--port')}/healthz" in " ".join(health_check()), "where it listens, whatever a config says"
 
 
-def test_the_image_carries_no_secret_and_makes_its_own_key() -> None:
+def test_the_image_carries_no_secret_and_keeps_its_own_key_in_its_volume() -> None:
     settings = dict(word.partition("=")[::2] for text in instructions("ENV") for word in text.split())
-    assert settings["GROUNDWIRE_GENERATE_KEY"] == "1"
+    folder = Path(settings["GROUNDWIRE_KEY_FILE"]).parent
+    assert shipped("VOLUME") == str(folder)
+    assert f"--owner {shipped('USER').partition(':')[0]} " in " ".join(instructions("RUN"))
+    compose = yaml.safe_load((ROOT / "compose.yaml").read_text())
+    (volume,) = compose["services"]["groundwire"]["volumes"]
+    name, _, mounted = volume.partition(":")
+    assert (mounted, name in compose["volumes"]) == (str(folder), True)
     names = settings.keys() | set(re.findall(r"^ARG (\w+)", (ROOT / "Dockerfile").read_text(), re.M))
-    assert {name for name in names if re.search("KEY|TOKEN|SECRET|PASSWORD", name)} == {"GROUNDWIRE_GENERATE_KEY"}
+    assert {name for name in names if re.search("KEY|TOKEN|SECRET|PASSWORD", name)} == {"GROUNDWIRE_KEY_FILE"}
 
 
 # What the image runs, as far as it can be tried without one
