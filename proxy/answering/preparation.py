@@ -18,7 +18,7 @@ from tools.toolbox import Toolbox
 from ..callers.caller import Caller
 from ..callers.permission import check_model, plain_body
 from ..context import RequestContext
-from ..store.store import Store
+from ..store.store import Store, get_of_either
 from ..upstreams.directory import UpstreamDirectory
 from ..upstreams.fallback import FallbackPlan
 from ..values.errors import refuse
@@ -94,7 +94,7 @@ class Preparation:
         if said:
             request = replace(request, **said)
         if mode != "off" and (keys := turns.keys_in(request.body["messages"])):
-            request = await self._restored(request, caller.owner, keys, whole=decision.offered)
+            request = await self._restored(request, caller, keys, whole=decision.offered)
         if decision.offered and not plan.settled:  # a fallback whose mode is off is none for a request with search
             plan.keep(lambda other: other.settings.mode != "off")
         return PreparedRequest(request, plan, decision, mode)
@@ -152,11 +152,12 @@ class Preparation:
         body = {**request.body, "model": plain}
         return replace(request, model=plain, body=body, search=search, changed=True)
 
-    async def _restored(self, request: ChatRequest, owner: str, keys: Sequence[str], *, whole: bool) -> ChatRequest:
+    async def _restored(self, request: ChatRequest, caller: Caller, keys: Sequence[str], *, whole: bool) -> ChatRequest:
         """The request with everything back in its history that earlier answers kept from the client, under these keys;
         where our tools are not offered, only the ids of its calls are mended."""
         kept: dict[str, turns.Turn] = {}
-        for key, data in (await self._store.get_many("turn", owner, keys) if whole else {}).items():
+        found = await get_of_either(self._store, "turn", caller.owner, caller.former, keys) if whole else {}
+        for key, data in found.items():
             if len(kept) < turns.MOST_FOUND and (turn := turns.decoded(data)):
                 kept[key] = turn
         history = turns.restored(request.body["messages"], kept)

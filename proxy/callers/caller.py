@@ -17,13 +17,16 @@ FREE = KeyPolicy()
 @dataclass(frozen=True, slots=True)
 class Caller:
     name: str = ""  # of the key, as the operator wrote it; empty without keys
-    owner: str = ""  # whose stored things it may see: an HMAC of the credential; empty where nobody presents any
+    # Whose stored things it may see: the key's name where it has one, else an HMAC of the credential. It is empty where
+    # nobody presents one.
+    owner: str = ""
     admin: bool = False  # may it see what others did?
     # The client's own `Authorization`, for an upstream that takes each client's key; None where that opened our door.
     upstream_key: str | None = field(default="", repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)  # what it presented: must not leave in a query
     policy: KeyPolicy = FREE  # what it may do
     limits: KeyLimits | None = None  # how much of it; None: as much as it likes
+    former: str = ""  # the HMAC of a caller that has a name: what it stored before it had one is found by this
 
     # Where it waits; lines take turns. Without keys it is the credential that it happens to send: then only this
     # machine can reach us, and addresses tell nobody apart.

@@ -34,13 +34,16 @@ class _Known:
     ends: datetime | None
     policy: KeyPolicy
     limits: KeyLimits | None
+    is_named: bool  # by the operator, and not by its place in the list
     owned: tuple[bytes, str] = (b"", "")  # the store's secret, and what its owner is called by that
 
-    def owner(self, secret: bytes, credential: bytes) -> str:
-        """`secret` is another one, once the processes that share a store have agreed."""
+    def owners(self, secret: bytes, credential: bytes) -> tuple[str, str]:
+        """The owner and the former one. A name stays when the key behind it changes, and cannot be the HMAC of another
+        key, which is of hexadecimal digits. `secret` is another one, once the processes that share a store have
+        agreed."""
         if self.owned[0] != secret:
             self.owned = secret, _owner(secret, credential)
-        return self.owned[1]
+        return (f"name:{self.name}", self.owned[1]) if self.is_named else (self.owned[1], "")
 
 
 _Valid = Mapping[bytes, _Known]  # by their digests
@@ -112,14 +115,16 @@ class ClientKeys:
             raise refuse(401, text, kind="authentication_error", code="expired_api_key")
         spent = not own or _find(valid, passed) is not None
         secret = await self._secret()
+        owner, former = known.owners(secret, credential)
         caller = Caller(
             known.name,
-            known.owner(secret, credential),
+            owner,
             known.admin,
             None if spent else upstream_key,
             _readable(credential, passed),
             known.policy,
             known.limits,
+            former,
         )
         return Identity(caller, valid, secret, math.inf if known.ends is None else known.ends.timestamp())
 
@@ -135,7 +140,7 @@ def _owner(secret: bytes, credential: bytes) -> str:
 
 def _known(key: ClientKey, name: str, groups: Mapping[str, KeyPolicy]) -> _Known:
     policy = key.policy(groups)
-    return _Known(name, key.admin, key.expires, policy, KeyLimits.of(name, policy))
+    return _Known(name, key.admin, key.expires, policy, KeyLimits.of(name, policy), bool(key.name))
 
 
 def _authorization(headers: Headers) -> str:

@@ -5,7 +5,7 @@ a config that is valid section by section; hands on what is wrong with the whole
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -17,7 +17,7 @@ from .keys import SHORTEST, KeyPolicy
 from .prices import PricesConfig
 
 if TYPE_CHECKING:
-    from .keys import KeyPolicy
+    from .keys import ClientKey, KeyPolicy
     from .settings import Config, ServerConfig
 
 Problems = Iterator[tuple[KeyPath, str]]
@@ -71,12 +71,25 @@ def _workers_apart(config: Config) -> Problems:
 
 
 def _equal_key_names(config: Config) -> Problems:
-    """Written names alone are to blame: a key without one is called by its place, whatever others are called."""
+    """Written names alone are to blame: a key without one is called by its place, whatever others are called. Keys of
+    one name are one caller, so that one can replace another."""
     keys, names = config.server.keys, config.server.key_names
     by_place = {name for key, name in zip(keys, names, strict=True) if not key.name}
     for index, key in enumerate(keys):
-        if key.name and (key.name in names[:index] or key.name in by_place):
+        others = [other for other in keys[:index] if other.name == key.name] if key.name else []
+        if key.name in by_place:
             yield ("server", "keys", index, "name"), "must not be the name of another key"
+        elif others and not _replace_each_other([*others, key]):
+            sentence = (
+                "must not be the name of another key, unless one replaces the other: then the old one has `expires`, "
+                "and they differ in nothing else"
+            )
+            yield ("server", "keys", index, "name"), sentence
+
+
+def _replace_each_other(keys: Sequence[ClientKey]) -> bool:
+    said = [key.model_dump(exclude={"key", "hash", "expires"}, exclude_unset=True) for key in keys]
+    return all(each == said[0] for each in said) and sum(key.expires is None for key in keys) <= 1
 
 
 def _equal_keys(config: Config) -> Problems:

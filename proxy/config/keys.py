@@ -137,7 +137,9 @@ class ClientKey(KeyPolicy):
     hash: Annotated[str, Field(repr=False)] = ""
     """`sha256:` and the SHA-256 of the key in hexadecimal digits, as `groundwire key new` prints it."""
     name: Annotated[str, AfterValidator(_key_name)] = ""
-    """The name that the log and the usage report show. Without one: `key1`, `key2`, … in the order of the list."""
+    """The name that the log and the usage report show, and that owns what the key stores. Without one they show `key1`,
+    `key2`, … in the order of the list, and what is stored belongs to the key itself.
+    """
     group: str = ""
     """The name of one of `server.groups`, whose policy this key shares."""
     expires: Annotated[datetime | None, BeforeValidator(_end)] = None

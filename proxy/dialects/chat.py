@@ -239,7 +239,7 @@ class ChatDialect:
         self.name = name
         self._progress = progress  # are searches shown as reasoning?
 
-    async def decode(self, raw: bytes, owner: str) -> Decoded:
+    async def decode(self, raw: bytes, owner: str, former: str = "") -> Decoded:
         request = decode(raw) if len(raw) < WORTH_A_THREAD else await in_thread(decode, raw)
         return Decoded(request, partial(ChatWriter, request, self._progress), "/chat/completions")
 

@@ -21,7 +21,7 @@ class EngineDialect:
     ping = PING
     id_headers = (REQUEST_ID,)
 
-    async def decode(self, raw: bytes, owner: str) -> Decoded:
+    async def decode(self, raw: bytes, owner: str, former: str = "") -> Decoded:
         raise refuse(404, "No model answers here.", code="not_found")
 
     def status(self, failed: Failed) -> int:

@@ -70,7 +70,7 @@ class AnswerRoute:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         context = context_of(scope)
         raw = await read_body(receive, scope, self._server)
-        decoded = await context.dialect.decode(raw, context.caller.owner)
+        decoded = await context.dialect.decode(raw, context.caller.owner, context.caller.former)
         if context.observer.transcript is not None:
             context.observer.transcript.ask(decoded.request.body["messages"], context.caller.secrets)
         if decoded.background:

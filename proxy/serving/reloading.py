@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 from pydantic import BaseModel
 
+from ..config.keys import ClientKey
 from ..config.settings import Config, ConfigError, ServerConfig
 
 log = logging.getLogger("groundwire")
@@ -102,5 +103,9 @@ def _differences(before: Config, after: Config) -> Iterator[str]:
             yield section
 
 
-def _by_name(server: ServerConfig) -> dict[str, object]:
-    return dict(zip(server.key_names, server.keys, strict=True))
+def _by_name(server: ServerConfig) -> dict[str, list[ClientKey]]:
+    """A key that replaces another has the same name."""
+    found: dict[str, list[ClientKey]] = {}
+    for name, key in zip(server.key_names, server.keys, strict=True):
+        found.setdefault(name, []).append(key)
+    return found

@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 from starlette.types import Receive, Scope, Send
 
+from ..callers.caller import Caller
 from ..context import RequestContext, context_of
 from ..dialects.responses.background import BackgroundResponses
 from ..dialects.responses.state import ResponseState
@@ -43,12 +44,13 @@ class StoredResponses:
                 events = self._stream(context, send, scope["path_params"]["id"], after)
                 await while_connected(receive, events, context.observer)
         else:
-            await send_json(send, 200, orjson.dumps(await self._body(scope, context.caller.owner, query)))
+            await send_json(send, 200, orjson.dumps(await self._body(scope, context.caller, query)))
 
-    async def _body(self, scope: Scope, owner: str, query: Mapping[str, str]) -> dict[str, Any]:
+    async def _body(self, scope: Scope, caller: Caller, query: Mapping[str, str]) -> dict[str, Any]:
         response_id = scope["path_params"]["id"]
+        owner = await self._held_by(caller, response_id)
         if scope["method"] == "DELETE":
-            await self._delete(owner, response_id)
+            await self._delete(owner, caller, response_id)
             return {"id": response_id, "object": "response", "deleted": True}
         if scope["method"] == "POST":
             return await self._background.cancel(owner, response_id)
@@ -56,16 +58,23 @@ class StoredResponses:
             return _page(await self._state.input_items(owner, response_id), query)
         return (await self._state.find(owner, response_id)).response
 
-    async def _delete(self, owner: str, response_id: str) -> None:
-        """What is still being made is cancelled first."""
+    async def _held_by(self, caller: Caller, response_id: str) -> str:
+        return await self._state.held_by(response_id, caller.owner, caller.former)
+
+    async def _delete(self, owner: str, caller: Caller, response_id: str) -> None:
+        """What is still being made is cancelled first. Then it must be under one name with what it builds on."""
         if (await self._state.find(owner, response_id)).in_background:
             await self._background.cancel(owner, response_id)
-        await self._state.delete(owner, response_id)
+        held_by = await self._state.adopt(response_id, caller.owner, caller.former)
+        await self._state.delete(held_by, response_id)
+        if held_by != owner:
+            await self._state.journals.drop(owner, response_id)
 
     async def _stream(self, context: RequestContext, send: Send, response_id: str, after: int) -> None:
         stream = EventStream(send, {})
         try:
-            await send_events(stream, self._background.events(context.caller.owner, response_id, after))
+            owner = await self._held_by(context.caller, response_id)
+            await send_events(stream, self._background.events(owner, response_id, after))
             context.observer.succeed()
         except RequestError as error:
             if not stream.started:

@@ -97,6 +97,15 @@ class GroupedEntries:
             entry.until = now + ttl
             entry.group.earliest = min(entry.group.earliest, entry.until)
 
+    def rename(self, name: str, new: str, now: float, group: Hashable = None) -> None:
+        """If it is there and nothing is under the new name, it is there from now on, for as long as it had left."""
+        entry = self._use(name, now)
+        if entry is None or self._use(new, now) is not None:
+            return
+        size, ttl = entry.size + _base(new) - _base(name), entry.until - now
+        self._remove(name)
+        self._place(new, entry.value, size, now, ttl, new if group is None else group)
+
     def drop(self, name: str, now: float) -> bool:
         """Whether it was there."""
         entry = self._entries.get(name)

@@ -37,6 +37,7 @@ from .store import (
     group_of,
     name_of,
     packed,
+    renamed,
     unpacked,
 )
 
@@ -62,6 +63,12 @@ if total > tonumber(ARGV[1]) then return sizes end
 return redis.call('mget', unpack(KEYS))
 """
 _RENEW = "for i = 1, #KEYS do redis.call('pexpire', KEYS[i], ARGV[1]) end"
+# Pairs of names: as it is called, and as it is to be.
+_MOVE = """
+for i = 1, #KEYS, 2 do
+    if redis.call('exists', KEYS[i]) == 1 then redis.call('renamenx', KEYS[i], KEYS[i + 1]) end
+end
+"""
 _ADD = "redis.call('sadd', KEYS[1], ARGV[1]) redis.call('pexpire', KEYS[1], ARGV[2])"
 # From the second argument on: members that are kept elsewhere, each of which counts once.
 _COUNT = """
@@ -70,7 +77,7 @@ for i = 2, #ARGV do left = left + 1 - redis.call('sismember', KEYS[1], ARGV[i]) 
 return left
 """
 _REMOVE = "redis.call('srem', KEYS[1], ARGV[1])" + _COUNT
-_SLICE = 500  # names that one command is about
+_SLICE = 500  # names that one command is about; even, because some come in pairs
 
 
 class RedisStore:
@@ -150,6 +157,13 @@ class RedisStore:
         with suppress(Away):
             for some in _slices(renewed):
                 await self._redis.ask("EVAL", _RENEW, len(some), *some, _milliseconds(ttl))
+
+    async def move(self, former: str, owner: str, names: Sequence[tuple[str, str]], *, group: str = "") -> None:
+        pairs = renamed(former, owner, names)
+        self._memory.rename(pairs, group_of(owner, group))
+        with suppress(Away):
+            for some in _slices([name for pair in pairs for name in pair]):
+                await self._redis.ask("EVAL", _MOVE, len(some), *some)
 
     async def delete(self, kind: str, owner: str, key: str) -> bool:
         name = name_of(kind, owner, key)

@@ -59,6 +59,10 @@ class Store(Protocol):
     async def renew(self, owner: str, names: Sequence[tuple[str, str]], ttl: float) -> None:
         """Those of these (kind, key) that are there live `ttl` seconds from now on, and count as just used."""
 
+    async def move(self, former: str, owner: str, names: Sequence[tuple[str, str]], *, group: str = "") -> None:
+        """Those of these (kind, key) that are there belong to another owner from now on, unless it has one of the same
+        kind and key. They live as long as they would have."""
+
     async def delete(self, kind: str, owner: str, key: str) -> bool:
         """Whether it was there."""
 
@@ -130,6 +134,9 @@ class MemoryStore:
     async def renew(self, owner: str, names: Sequence[tuple[str, str]], ttl: float) -> None:
         self.prolong([name_of(kind, owner, key) for kind, key in names], ttl)
 
+    async def move(self, former: str, owner: str, names: Sequence[tuple[str, str]], *, group: str = "") -> None:
+        self.rename(renamed(former, owner, names), group_of(owner, group))
+
     async def delete(self, kind: str, owner: str, key: str) -> bool:
         return self.drop(name_of(kind, owner, key))
 
@@ -161,6 +168,11 @@ class MemoryStore:
         now = time.monotonic()
         for name in names:
             self._entries.renew(name, now, min(ttl, LONGEST))
+
+    def rename(self, names: Sequence[tuple[str, str]], group: tuple[str, str] | None = None) -> None:
+        now = time.monotonic()
+        for name, new in names:
+            self._entries.rename(name, new, now, group)
 
     def drop(self, name: str) -> bool:
         return self._entries.drop(name, time.monotonic())
@@ -199,6 +211,16 @@ def open_store(url: str, ca_file: str = "") -> Store:
     return RedisStore(replace(RedisAddress.read(url), ca_file=ca_file))
 
 
+async def get_of_either(store: Store, kind: str, owner: str, former: str, keys: Sequence[str]) -> dict[str, bytes]:
+    """What an owner has, and of the rest what it has by its former name, in the order of the keys."""
+    found = await store.get_many(kind, owner, keys)
+    missing = [key for key in keys if key not in found] if former else []
+    if not missing:
+        return found
+    found |= await store.get_many(kind, former, missing)
+    return {key: found[key] for key in keys if key in found}
+
+
 # How things are written down
 
 
@@ -206,6 +228,11 @@ def name_of(kind: str, owner: str, key: str) -> str:
     """The name that something is kept under. Without its owner nobody can tell it, however well the key is known."""
     digest = hashlib.sha256(f"{len(owner)}:{owner}{key}".encode("utf-8", "surrogatepass"))
     return f"gw:1:{kind}:{digest.hexdigest()[:48]}"
+
+
+def renamed(former: str, owner: str, names: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The name that each (kind, key) is kept under, and the one that it has with another owner."""
+    return [(name_of(kind, former, key), name_of(kind, owner, key)) for kind, key in names]
 
 
 def group_of(owner: str, group: str) -> tuple[str, str] | None:

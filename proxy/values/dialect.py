@@ -61,8 +61,9 @@ class Dialect(Protocol):
     def id_headers(self) -> Sequence[bytes]:
         """Where its SDKs look for the id of a request: always in `REQUEST_ID`, and some at another place too."""
 
-    async def decode(self, raw: bytes, owner: str) -> Decoded:
-        """Refuses bad input with `RequestError`, here and nowhere later. `owner` is whose stored turns it may use."""
+    async def decode(self, raw: bytes, owner: str, former: str = "") -> Decoded:
+        """Refuses bad input with `RequestError`, here and nowhere later. `owner` is whose stored turns it may
+        use, `former` what that one was called before its key had a name."""
 
     def status(self, failed: Failed) -> int:
         """The HTTP status of a failure in this API."""

@@ -80,6 +80,23 @@ async def found_again(store: RedisStore) -> None:
     await until(sure)
 
 
+async def test_what_is_moved_has_another_owner_and_the_life_that_it_had(store: Store) -> None:
+    await store.put("response", "former", "a", b"1", 60)
+    await store.put("response", "former", "b", b"2", 60)
+    await store.put("response", "owner", "b", b"newer", 60)
+    await store.put("response", "former", "brief", b"3", 0.3)
+    await store.add_member("children", "former", "a", "b", 60)
+    names = [("response", key) for key in ("a", "b", "brief", "nothing")]
+    await store.move("former", "owner", [*names, ("children", "a")], group="a")
+    assert await store.get_many("response", "owner", ["a", "b", "nothing"]) == {"a": b"1", "b": b"newer"}
+    assert await store.get_many("response", "former", ["a", "b", "brief"]) == {"b": b"2"}
+    assert await store.count_members("children", "owner", "a") == 1
+    assert await store.count_members("children", "former", "a") == 0
+    await lost(store, "response", "brief")
+    await store.move("former", "owner", [("response", str(number)) for number in range(1001)])
+    assert await store.get("response", "owner", "a") == b"1"
+
+
 # What is kept
 
 

@@ -170,7 +170,18 @@ class TestServer:
     def test_two_keys_of_one_name(self, file: Path) -> None:
         keys = "    - {key: a, name: bob}\n    - {key: b, name: alice}\n    - {key: c, name: bob}\n"
         problems = refusal(file, f"server:\n  keys:\n{keys}")
-        assert problems.endswith("\n  line 5, server.keys[2].name: must not be the name of another key")
+        assert "\n  line 5, server.keys[2].name: must not be the name of another key, unless one replaces" in problems
+
+    def test_a_key_that_replaces_another_has_its_name(self, file: Path) -> None:
+        old, new = "{key: a, name: bob, expires: 2099-12-31%s}", "{key: b, name: bob%s}"
+        for more in ("", ", admin: true", ", requests_per_minute: 5"):
+            pair = f"server: {{keys: [{old % more}, {new % more}]}}"
+            assert config(file, pair).server.key_names == ["bob", "bob"]
+        for first, second in ((", admin: true", ""), ("", ", models: [m]"), ("", ", requests_per_minute: 5")):
+            pair = f"server: {{keys: [{old % first}, {new % second}]}}"
+            assert "server.keys[1].name: must not be the name" in refusal(file, pair)
+        three = f"server: {{keys: [{new % ''}, {old % ''}, {{key: c, name: bob}}]}}"
+        assert "server.keys[2].name: must not be the name" in refusal(file, three)
 
     def test_a_name_that_another_key_has_by_its_place(self, file: Path) -> None:
         problems = refusal(file, "server: {keys: [{key: one, name: key2}, two]}")

@@ -36,11 +36,11 @@ class MessagesDialect:
         self._store = store
         self._models = models
 
-    async def decode(self, raw: bytes, owner: str) -> Decoded:
+    async def decode(self, raw: bytes, owner: str, former: str = "") -> Decoded:
         is_short = len(raw) < WORTH_A_THREAD
         asked = decode(raw) if is_short else await in_thread(decode, raw)
-        model, accepted = await self._model(asked.model, owner)
-        handles = Handles(await self._store.secret(), owner)
+        model, accepted = await self._model(asked.model, owner, former)
+        handles = Handles(await self._store.secret(), owner, former)
         read = partial(conversation, asked.system, asked.messages, asked.tools, handles)
         talk = read() if is_short else await in_thread(read)
         request = ChatRequest(
@@ -67,11 +67,11 @@ class MessagesDialect:
             request, writer, forward_to="" if ours else "/messages", as_sent=True, hidden_turns=True, accepted=accepted
         )
 
-    async def _model(self, asked: str, owner: str) -> tuple[str, Callable[[], Awaitable[None]] | None]:
+    async def _model(self, asked: str, owner: str, former: str) -> tuple[str, Callable[[], Awaitable[None]] | None]:
         """Who answers, and what is to be noted of it once that is allowed."""
         if self._models is None:
             return asked, None
-        model, was_chosen = await self._models.chosen(asked, owner)
+        model, was_chosen = await self._models.chosen(asked, owner, former)
         return model, partial(self._models.use, model, owner) if was_chosen else None
 
     def status(self, failed: Failed) -> int:

@@ -19,15 +19,17 @@ MOST_OPENED = 16 << 20  # bytes that the handles of one request hold together: w
 
 
 class Handles:
-    """Of one request. `secret` is the store's, `owner` whose they are: nobody else can open them."""
+    """Of one request. `secret` is the store's, `owner` whose they are: nobody else can open them. `former` is what the
+    owner was called before its key had a name: clients still hold what was sealed then."""
 
-    def __init__(self, secret: bytes, owner: str) -> None:
-        self._key = hmac.digest(secret, b"messages:" + owner.encode(), "sha256")
+    def __init__(self, secret: bytes, owner: str, former: str = "") -> None:
+        names = (owner, former) if former else (owner,)
+        self._keys = [hmac.digest(secret, b"messages:" + name.encode(), "sha256") for name in names]
         self._room = MOST_OPENED
 
     def seal(self, value: Any) -> str:
         data = _FORMAT + zlib.compress(orjson.dumps(value))
-        return urlsafe_b64encode(self._signature(data) + data).decode()
+        return urlsafe_b64encode(_signature(self._keys[0], data) + data).decode()
 
     def open(self, handle: object) -> Any:
         """None: it is not one of these, or there is no room left for what it holds."""
@@ -38,11 +40,14 @@ class Handles:
         except (ValueError, UnicodeError):
             return None
         signature, data = given[:_SIGNATURE], given[_SIGNATURE:]
-        if not hmac.compare_digest(signature, self._signature(data)) or data[:1] != _FORMAT:
+        if not any(hmac.compare_digest(signature, _signature(key, data)) for key in self._keys):
+            return None
+        if data[:1] != _FORMAT:
             return None
         held = zlib.decompress(data[1:])
         self._room = max(self._room - len(held), 0)
         return orjson.loads(held)
 
-    def _signature(self, data: bytes) -> bytes:
-        return hmac.digest(self._key, data, "sha256")[:_SIGNATURE]
+
+def _signature(key: bytes, data: bytes) -> bytes:
+    return hmac.digest(key, data, "sha256")[:_SIGNATURE]

@@ -6,7 +6,7 @@ the one that their user chose. Where there is neither, the refusal shows what to
 from __future__ import annotations
 
 from ...answering.preparation import ONLINE
-from ...store.store import Store
+from ...store.store import Store, get_of_either
 from ...upstreams.directory import UpstreamDirectory
 from ...values.errors import quoted, refuse
 
@@ -21,13 +21,13 @@ class LastModels:
         self._upstreams = upstreams
         self._store = store
 
-    async def chosen(self, model: str, owner: str) -> tuple[str, bool]:
+    async def chosen(self, model: str, owner: str, former: str = "") -> tuple[str, bool]:
         """Who answers; and whether its user chose it, so that it stands in for others from now on."""
         is_known = self._upstreams.knows(model) or self._upstreams.knows(model.removesuffix(ONLINE))
         # Only of these names it is likely that a program asks for them whatever there is.
         if is_known and (not model.startswith(_VENDORS_OWN) or await self._upstreams.has(model)):
             return model, True
-        last = await self._store.get(_KIND, owner, _KEY)
+        last = (await get_of_either(self._store, _KIND, owner, former, [_KEY])).get(_KEY)
         if last is not None and self._upstreams.knows(last.decode().removesuffix(ONLINE)):
             return last.decode(), False
         if is_known:

@@ -31,15 +31,16 @@ class ResponsesDialect:
     def __init__(self, state: ResponseState) -> None:
         self._state = state
 
-    async def decode(self, raw: bytes, owner: str) -> Decoded:
+    async def decode(self, raw: bytes, owner: str, former: str = "") -> Decoded:
         is_short = len(raw) < WORTH_A_THREAD
         asked = decode(raw) if is_short else await in_thread(decode, raw)
         chain = Chain()
-        if asked.previous_response_id:
-            chain = await self._state.chain(owner, asked.previous_response_id, "previous_response_id")
+        if previous := asked.previous_response_id:
+            held_by = await self._state.adopt(previous, owner, former)
+            chain = await self._state.chain(held_by, previous, "previous_response_id")
         known, cited = dict[str, KnownItem](), dict[int, KnownSource]()
         if named := references(asked):
-            known, cited = await self._state.known(owner, named, bare_references(asked))
+            known, cited = await self._state.known(owner, named, bare_references(asked), former)
         read = partial(conversation, asked, chain.messages, known, chain.items)
         talk = read() if is_short else await in_thread(read)
         # In the background events are made whoever listens: somebody may later.

@@ -18,7 +18,7 @@ from tools.ledger import KnownSource, joined, source_rows, sources_from, without
 
 from ...answering.turns import bare
 from ...store.journals import JournalsAway
-from ...store.store import Store
+from ...store.store import Store, get_of_either
 from ...values.errors import RequestError, failure, refuse
 from .exchange import Exchange
 from .foreign_end import abandoned, last_frames
@@ -93,6 +93,29 @@ class ResponseState:
         if stored is None:
             raise self._missing(f"Response with id '{response_id}' not found.", param)
         return stored
+
+    async def held_by(self, response_id: str, owner: str, former: str) -> str:
+        """By which of two names its caller owns a response: what was stored before its key had a name is under the
+        former one, until it expires."""
+        if not former or await self._store.has(_RESPONSE, owner, response_id):
+            return owner
+        return former if await self._store.has(_RESPONSE, former, response_id) else owner
+
+    async def adopt(self, response_id: str, owner: str, former: str) -> str:
+        """As `held_by`, but what has ended is the owner's from now on, with all that it builds on: a conversation is
+        under one name, and lives on under it when the key behind the name is replaced."""
+        held_by = await self.held_by(response_id, owner, former)
+        stored = await self._read(held_by, response_id) if held_by != owner else None
+        if stored is None or stored.running:  # as long as it is made, it is written under the name that it began with
+            return held_by
+        ids = await self._chain_of(former, stored)
+        if "" in ids:  # the list of its ancestors went to the owner before, with another branch
+            ids = await self._chain_of(owner, stored)
+        read = [StoredResponse.read(data) for data in (await self._store.get_many(_RESPONSE, former, ids)).values()]
+        items = [name for each in read for item in each.response["output"] for name in _names(item)]
+        parts = [(kind, id_) for kind in (_EXCHANGE, _CHILDREN, _ANCESTORS, _RESPONSE) for id_ in ids]
+        await self._store.move(former, owner, [*((_ITEM, name) for name in items), *parts], group=ids[0])
+        return await self.held_by(response_id, owner, former)
 
     async def _read(self, owner: str, response_id: str) -> StoredResponse | None:
         data = await self._store.get(_RESPONSE, owner, response_id)
@@ -181,11 +204,11 @@ class ResponseState:
         return (await apart(len(data), Exchange.read, data)).items
 
     async def known(
-        self, owner: str, ids: Sequence[str], needed: Collection[str]
+        self, owner: str, ids: Sequence[str], needed: Collection[str], former: str = ""
     ) -> tuple[dict[str, KnownItem], dict[int, KnownSource]]:
         """What is known of these items, and the sources that their texts cite. Where nobody can tell, the request fails
         for those alone that are `needed`: the others say enough by themselves."""
-        found = await self._store.get_many(_ITEM, owner, ids[:MOST_ITEMS])
+        found = await get_of_either(self._store, _ITEM, owner, former, ids[:MOST_ITEMS])
         if not self._store.sure and not found.keys() >= set(needed):
             raise self._missing("An item of the input cannot be looked up.", "input")
         known: dict[str, KnownItem] = {}
