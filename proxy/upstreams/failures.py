@@ -117,6 +117,9 @@ def key_refused(upstream: str, status: int, variable: str) -> Failed:
 
 
 def masked_failure(failed: Failed, secrets: Iterable[str]) -> Failed:
+    """Our own words hold no secret."""
+    if not failed.foreign:
+        return failed
     known = list(secrets)
     said = failed.error.items()
     return replace(failed, error={k: masked(v, known) if isinstance(v, str) else v for k, v in said})

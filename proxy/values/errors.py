@@ -129,7 +129,7 @@ def as_error(body: object, status: int = 0) -> Failed | None:
         "code": code,
     }
     headers = NO_RETRY if _NO_MONEY in (code, kind) else {}
-    return Failed(stated, error, headers, attempt=attempt if isinstance(attempt, str) else None)
+    return Failed(stated, error, headers, attempt=attempt if isinstance(attempt, str) else None, foreign=True)
 
 
 def _word(value: object) -> str | int | None:

@@ -147,6 +147,7 @@ class Failed:
     headers: Mapping[str, str] = field(default_factory=dict)
     # What the model wrote, where its server refused it for that (Groq's `failed_generation`).
     attempt: str | None = None
+    foreign: bool = False  # in the words of the model's server, which may repeat what it was sent
 
 
 @dataclass(frozen=True, slots=True)

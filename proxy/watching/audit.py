@@ -63,7 +63,16 @@ class AuditLine:
         said: dict[str, Any] = {**self._recording.row(), "steps": self._recording.steps()}
         if self._transcript is not None:
             said |= {"question": self._transcript.question(), "answer": self._transcript.answer()}
-        return without_secrets(orjson.dumps(said, default=str).decode())
+        return orjson.dumps(_shown(said), default=str).decode()
+
+
+def _shown(value: Any) -> Any:
+    """Without secrets in what was said; the names of fields are ours."""
+    if isinstance(value, str):
+        return without_secrets(value)
+    if isinstance(value, dict):
+        return {name: _shown(each) for name, each in value.items()}
+    return [_shown(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _missing(lines: int) -> str:

@@ -15,14 +15,13 @@ from typing import ClassVar, TextIO
 import orjson
 
 from ..config.settings import LogConfig
-from ..values.secrets import masked
+from ..values.secrets import PIECE, masked
 from .contents import ContentsHidden, printable
 from .log_writer import HurriedWriter, LogWriter
 from .observer import Listener, Observer
 from .request_line import json_line, said_by_others, text_line
 
 _LONGEST_CONTENT = 1000  # of a query or an address
-_TELLTALE = 12  # characters of a secret that give it away
 _OURS = ("groundwire", "providers")  # the HTTP libraries would log every address that people look up
 
 
@@ -69,7 +68,7 @@ def hide(secrets: Sequence[str]) -> None:
 
 def without_secrets(text: str) -> str:
     """For other places that show what clients and servers wrote. What was cut may end within a secret."""
-    held = any(secret[:_TELLTALE] in text for secret in _Lines.secrets)
+    held = any(secret[:PIECE] in text for secret in _Lines.secrets)
     return masked(text, _Lines.secrets) if held else text
 
 
@@ -98,9 +97,35 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            write_line(masked(self.format(record), self.secrets))
+            if record.name.partition(".")[0] in _OURS and isinstance(record.args, tuple):
+                write_line(self.format(_without_secrets_in(record)))
+            else:
+                write_line(masked(self.format(record), self.secrets))
         except Exception:  # as the library's own handlers do it
             self.handleError(record)
+
+
+def _without_secrets_in(record: logging.LogRecord) -> logging.LogRecord:
+    """The words of a line of ours stay as they are: only what was put into it may hold a secret."""
+    shown = logging.makeLogRecord(record.__dict__)
+    arguments = record.args if isinstance(record.args, tuple) else ()
+    shown.args = tuple(each if isinstance(each, int | float) else _Masked(each) for each in arguments)
+    if record.exc_info:
+        shown.exc_text = masked(record.exc_text or _TEXT.formatException(record.exc_info), _Lines.secrets)
+    return shown
+
+
+class _Masked:
+    """What is put into a line, without secrets, however it is printed."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __str__(self) -> str:
+        return masked(str(self._value), _Lines.secrets)
+
+    def __repr__(self) -> str:
+        return masked(repr(self._value), _Lines.secrets)
 
 
 def _without_secrets(line: str, theirs: str) -> str:

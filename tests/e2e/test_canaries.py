@@ -1,5 +1,5 @@
 """A canary in every place where a key may stand, a server at debug level with `log.contents` off and on, many roads
-through it, good and bad, with servers that repeat every key that they are sent; and then a search for any eight
+through it, good and bad, with servers that repeat every key that they are sent; and then a search for any sixteen
 characters of any canary in everything that came out: logs, bodies, headers, metrics, reports, stored objects, audit,
 traces, arguments of processes, and what was sent to anybody but the one whom a key is for.
 """
@@ -35,7 +35,7 @@ from tests.fakes.service import Asked, Reply
 
 # One client, because reading the certificates anew for each request would take longer than the request.
 CLIENT = httpx.Client(timeout=60, limits=httpx.Limits(max_keepalive_connections=0))
-PIECE = 8
+PIECE = 16
 
 pytestmark = [pytest.mark.skipif(PROGRAM is None, reason=MISSING), pytest.mark.timeout(400)]
 QUESTION = {"role": "user", "content": "Why is the sky blue?"}

@@ -376,6 +376,36 @@ def test_keys_show_up_nowhere(locked: Groundwire, model: ModelServer) -> None:
         assert not any(key in answer.text + str(answer.headers) for answer in answers)
 
 
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("secret", ["upstream", "upstream-key-1234", "complete-answer-1", "completions"])
+def test_our_own_words_are_not_taken_for_a_key(
+    config: dict[str, Any], model: ModelServer, secret: str, stream: bool
+) -> None:
+    """Whatever of them is a key, or in one: clients read codes, and people read sentences."""
+    upstream = {**config["upstreams"][0], "headers": {"X-Team": secret}}
+    with Groundwire({**config, "upstreams": [upstream]}) as running:
+        model.script(text("Blue.", end="eof", finish=None, usage=None))
+        answer = CLIENT.post(f"{running.url}/chat/completions", json={**CHAT, "stream": stream})
+        told = answer.json() if not stream else json.loads(answer.text.split("data: ")[-1])
+        assert told["error"]["code"] == "upstream_truncated"
+        assert told["error"]["message"] == "The model's server ended the answer before it was complete."
+        assert "outcome=upstream_truncated" in running.logged("outcome=")
+        assert "POST /v1/chat/completions" in running.logged("outcome=")
+
+
+@pytest.mark.parametrize(("length", "hidden"), [(21, True), (16, True), (15, False)])
+def test_a_key_is_hidden_and_a_piece_of_one_from_16_characters(
+    config: dict[str, Any], model: ModelServer, length: int, hidden: bool
+) -> None:
+    key = "sk-Zx81Kq77Lm02Pw45Rt"
+    upstream = {**config["upstreams"][0], "api_key": key}
+    with Groundwire({**config, "upstreams": [upstream]}) as running:
+        body = json.dumps({"error": {"message": f"Bad key {key[:length]}…", "code": "bad_key"}}).encode()
+        model.script(Turn(status=400, body=body))
+        answer = CLIENT.post(f"{running.url}/chat/completions", json=CHAT)
+        assert answer.json()["error"]["message"] == f"Bad key {'***' if hidden else key[:length]}…"
+
+
 # At the start
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.config.secrets import secrets_of
-from proxy.values.secrets import PLACEHOLDERS, SHORTEST, is_secret, masked
+from proxy.values.secrets import OUR_WORDS, PIECE, PLACEHOLDERS, SHORTEST, is_secret, masked
 from tests.fakes.config import config
 
 PRINTABLE = st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="*")
@@ -22,9 +23,11 @@ KEY = "sk-proj-Zx81Kq77Lm02Pw45"
     [
         (f"bad key {KEY}.", "bad key ***."),
         (f"{KEY}{KEY}", "******"),
-        (f"bad key {KEY[:12]}…{KEY[-4:]}", f"bad key ***…{KEY[-4:]}"),
+        (f"bad key {KEY[:16]}…{KEY[-4:]}", f"bad key ***…{KEY[-4:]}"),
+        (f"bad key {KEY[:12]}…{KEY[-4:]}", f"bad key {KEY[:12]}…{KEY[-4:]}"),
         (f"key=…{KEY[4:]}!", "key=…***!"),
-        (f"{KEY[:8]} and {KEY[8:16]}", "*** and ***"),
+        (f"{KEY[:16]} and {KEY[8:]}", "*** and ***"),
+        (f"{KEY[:15]} and {KEY[9:]}", f"{KEY[:15]} and {KEY[9:]}"),
         ("nothing to hide: sk-prod", "nothing to hide: sk-prod"),
         ("", ""),
     ],
@@ -40,6 +43,35 @@ def test_ordinary_words_stay() -> None:
     assert masked("hunter-two said no", ["hunter-two"]) == "*** said no"
 
 
+@pytest.mark.parametrize(
+    ("text", "secret", "shown"),
+    [
+        ("upstream_truncated: upstream", "upstream", "upstream_truncated: upstream"),
+        ("outcome=upstream_truncated", "upstream-key-12345", "outcome=upstream_truncated"),
+        ("rate_limit_exceeded", "x-rate_limit_exceeded-1", "rate_limit_exceeded"),
+        ("groundwire said no", "groundwire", "groundwire said no"),
+        ("upstreams upstream-1", "upstream", "***s upstream-1"),
+        ("upstream-key-12345.", "upstream-key-12345", "***."),
+        ("server_error my-secret-word", "my-secret-word", "server_error ***"),
+    ],
+)
+def test_our_own_words_stay(text: str, secret: str, shown: str) -> None:
+    assert masked(text, [secret]) == shown
+
+
+def test_our_own_words_are_all_known() -> None:
+    """Every code of an error that is written in the sources."""
+    sources = (Path(__file__).parents[2] / "proxy").rglob("*.py")
+    codes = {
+        word
+        for source in sources
+        for word in re.findall(r'\b(?:code|kind)="([a-z_]+)"', source.read_text(encoding="utf-8"))
+        if len(word) >= SHORTEST
+    }
+    assert len(codes) > 30
+    assert codes - OUR_WORDS == set(), "add them to proxy/values/secrets.py"
+
+
 def test_the_longer_of_two_is_hidden_whole() -> None:
     assert masked("x secret-one-more y", ["secret-one", "secret-one-more"]) == "x *** y"
 
@@ -50,7 +82,7 @@ def test_nothing_of_a_secret_is_left(before: str, secret: str) -> None:
     if is_secret(secret):
         assert secret not in shown
         if any(character.isdigit() for character in secret):
-            assert not any(secret[at : at + SHORTEST] in shown for at in range(len(secret) - SHORTEST + 1))
+            assert not any(secret[at : at + PIECE] in shown for at in range(len(secret) - PIECE + 1))
 
 
 def test_every_secret_of_a_config_is_known(file: Path) -> None:
