@@ -228,20 +228,46 @@ def _basic(value: str) -> str:
     return base64.b64decode(value.removeprefix("Basic ")).decode() if value else ""
 
 
+# What the authorities of the web put into certificates, and what Python 3.13 asks of every chain (VERIFY_X509_STRICT).
+CA_EXTENSIONS = (
+    "basicConstraints=critical,CA:TRUE",
+    "keyUsage=critical,keyCertSign,cRLSign",
+    "subjectKeyIdentifier=hash",
+)
+SERVER_EXTENSIONS = (
+    "basicConstraints=critical,CA:FALSE",
+    "keyUsage=critical,digitalSignature",
+    "extendedKeyUsage=serverAuth",
+    "subjectKeyIdentifier=hash",
+    "authorityKeyIdentifier=keyid:always",
+)
+
+
 @dataclass(frozen=True)
 class Authority:
     """A certificate authority that nobody knows. `file` is what an operator would give as `network.ca_file`."""
 
     file: Path
     key: Path
+    server_extensions: tuple[str, ...] = SERVER_EXTENSIONS
     _made: dict[tuple[str, ...], ssl.SSLContext] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def make(cls, folder: Path) -> Authority:
+    def make(
+        cls,
+        folder: Path,
+        extensions: Sequence[str] = CA_EXTENSIONS,
+        server_extensions: Sequence[str] = SERVER_EXTENSIONS,
+    ) -> Authority:
+        """Other `extensions` make one as careless operators make them."""
         if not shutil.which("openssl"):
             pytest.skip("needs the openssl command to make certificates")
-        made = cls(folder / "authority.pem", folder / "authority.key")
-        _openssl("req -x509 -days 2 -subj /CN=authority", "-keyout", made.key, "-out", made.file, new_key=True)
+        made = cls(folder / "authority.pem", folder / "authority.key", tuple(server_extensions))
+        # A config of its own: the one of the system would add extensions.
+        config = folder / "authority.config"
+        config.write_text("\n".join(["[req]", "distinguished_name=name", "[name]", "[extensions]", *extensions, ""]))
+        options = ["-config", config, "-extensions", "extensions", "-keyout", made.key, "-out", made.file]
+        _openssl("req -x509 -days 2 -subj /CN=authority", *options, new_key=True)
         return made
 
     def server(self, *subjects: str) -> ssl.SSLContext:
@@ -256,7 +282,7 @@ class Authority:
             Path(f"{stem}.{suffix}") for suffix in ("key", "request", "pem", "extensions")
         )
         named = ",".join(f"{'IP' if _is_address(subject) else 'DNS'}:{subject}" for subject in subjects)
-        extras.write_text(f"subjectAltName={named}\nbasicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth\n")
+        extras.write_text("\n".join([f"subjectAltName={named}", *self.server_extensions, ""]))
         _openssl("req -new -subj /CN=server", "-keyout", key, "-out", request, new_key=True)
         signed = ["-CA", self.file, "-CAkey", self.key, "-extfile", extras, "-in", request, "-out", certificate]
         _openssl("x509 -req -days 2 -CAcreateserial", *signed)

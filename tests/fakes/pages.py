@@ -22,6 +22,14 @@ import httpcore
 import pytest
 
 _TLS_HANDSHAKE = b"\x16"
+# It is its own authority, so it must have what Python 3.13 asks of one.
+_EXTENSIONS = """\
+basicConstraints=critical,CA:TRUE
+keyUsage=critical,digitalSignature,keyCertSign
+extendedKeyUsage=serverAuth
+subjectKeyIdentifier=hash
+authorityKeyIdentifier=keyid:always
+"""
 
 Pieces = Callable[[], Iterable[bytes]]
 
@@ -178,13 +186,15 @@ class Certificate:
 
 
 def make_certificate(folder: Path, subjects: Sequence[str]) -> Certificate:
-    """A self-signed certificate for these names and IPv6 addresses, made now by the openssl command."""
+    """A certificate for these names and IPv6 addresses that signs itself, made now by the openssl command."""
     if not shutil.which("openssl"):
         pytest.skip("needs the openssl command to make a certificate")
     key, chain = str(folder / "key.pem"), str(folder / "certificate.pem")
     named = ",".join(f"{'IP' if ':' in subject else 'DNS'}:{subject}" for subject in subjects)
+    config = folder / "certificate.config"
+    config.write_text(f"[req]\ndistinguished_name=name\n[name]\n[extensions]\nsubjectAltName={named}\n{_EXTENSIONS}")
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=loopback"
-    extra = ["-addext", f"subjectAltName={named}", "-keyout", key, "-out", chain]
+    extra = ["-config", str(config), "-extensions", "extensions", "-keyout", key, "-out", chain]
     subprocess.run([*command.split(), *extra], check=True, capture_output=True)
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server.load_cert_chain(chain, key)
