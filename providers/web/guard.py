@@ -160,6 +160,7 @@ class Guard:
 
     def _is_ourselves(self, target: Place, address: Address) -> bool:
         hosts = {host for host, port in self._own if port == target.port}
+        address = getattr(address, "ipv4_mapped", None) or address  # only Python 3.13 looks inside by itself
         if address.is_loopback and not hosts.isdisjoint({"", "0.0.0.0", "::", "localhost"}):  # noqa: S104
             return True
         return str(address) in hosts or target.host in hosts

@@ -284,9 +284,10 @@ def _is_served(config: Config, target: str) -> bool:
 
 def _is_loopback(host: str) -> bool:
     try:
-        return ipaddress.ip_address(host).is_loopback
+        address = ipaddress.ip_address(host)
     except ValueError:
         return host == "localhost"
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback  # only Python 3.13 looks inside by itself
 
 
 def _is_url(text: str) -> bool:

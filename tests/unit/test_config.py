@@ -208,7 +208,7 @@ class TestServer:
         assert "GROUNDWIRE_KEYS" in problems
         assert config(file, f"server:\n  host: '{host}'\n", {"GROUNDWIRE_KEYS": "k" * 16}).server.host == host
 
-    @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "[::1]", "localhost"])
+    @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "[::1]", "::ffff:127.0.0.1", "localhost"])
     def test_loopback_needs_no_key(self, file: Path, host: str) -> None:
         assert config(file, f"server: {{host: '{host}'}}").server.host == host.strip("[]")
 

@@ -26,7 +26,7 @@ PUBLIC = "93.184.215.14"
 def is_internet(text: str) -> bool:
     address = ip_address(text)
     if isinstance(address, IPv6Address):
-        groups = [int(group, 16) for group in address.exploded.split(":")]
+        groups = [int.from_bytes(address.packed[at : at + 2]) for at in range(0, 16, 2)]
         if groups[:6] == [0x64, 0xFF9B, 0, 0, 0, 0]:
             return is_internet(str(IPv4Address(int(address) & 0xFFFFFFFF)))
         first, second, third = groups[:3]
@@ -165,6 +165,14 @@ def test_we_never_read_ourselves(own: str) -> None:
         guard.admit(guard.parse("http://localhost:8080/"), ["127.0.0.1"])
 
 
+@pytest.mark.parametrize("own", ["127.0.0.1", "0.0.0.0", "::", "localhost"])
+def test_ipv4_addresses_written_as_ipv6_lead_to_us_too(own: str) -> None:
+    guard = Guard(["::ffff:0:0/96"], own=[(own, 8080)])
+    assert guard.parse("http://[::ffff:127.0.0.1]:8081/").port == 8081
+    with pytest.raises(NotAllowed):
+        guard.parse("http://[::ffff:127.0.0.1]:8080/")
+
+
 def test_our_own_public_address_and_name_are_ours_too() -> None:
     guard = Guard(own=[(PUBLIC, 8080), ("Gateway.example.com", 8080)])
     target = guard.parse("http://gateway.example.com:8080/")
@@ -182,6 +190,7 @@ def test_a_network_that_is_none_is_an_error_at_once() -> None:
 
 @given(st.one_of(st.ip_addresses(), st.ip_addresses(network="2000::/3"), st.ip_addresses(network="64:ff9b::/96")))
 @settings(max_examples=200, deadline=None)
+@example(IPv6Address("::ffff:0.0.0.0"))  # Python 3.13 prints such addresses with dots
 @example(IPv6Address("2606::5efe:7f00:1"))
 @example(IPv6Address("2606::300:5efe:7f00:1"))
 @example(IPv6Address("2001:1ff:ffff::1"))
