@@ -16,11 +16,13 @@ from typing import Any
 import pytest
 
 from tests.e2e.test_cli import embedded
+from tests.fakes.egress import Authority
 from tests.fakes.gated_model import Gate
-from tests.fakes.groundwire import SCRIPT, config_file, environment
+from tests.fakes.groundwire import SCRIPT, STRICT, config_file, environment
 from tests.fakes.held_search import HeldSearch
 from tests.fakes.model import ModelServer, Turn, call, text
 from tests.fakes.terminal import CTRL_C, Terminal
+from tests.fakes.tls_peer import Behaviour, TlsPeer
 
 SOON = 15.0  # seconds: the machine may be busy, and what is held here is held for ever
 ASK = [str(SCRIPT), "ask", "Why is the sky blue?"]
@@ -100,6 +102,17 @@ def test_while_the_model_says_nothing(tmp_path: Path, library: Path, model: Mode
         assert asked.wait(SOON)
         assert interrupted(terminal) == []
         assert model.left.wait(SOON)
+
+
+@pytest.mark.parametrize("behaviour", ["no handshake", "reads nothing"])
+def test_while_a_model_behind_tls_takes_no_part(tmp_path: Path, behaviour: Behaviour) -> None:
+    authority = Authority.make(tmp_path)
+    with TlsPeer(authority.server("127.0.0.1"), behaviour) as peer:
+        behind = {"name": "behind", "base_url": f"{peer.url}/v1", "models": ["m"]}
+        config_file(tmp_path, {"upstreams": [behind], "network": {"ca_file": str(authority.file)}})
+        with Terminal([*ASK, "--model", "m"], tmp_path, environment(STRICT)) as terminal:
+            assert peer.reached.wait(SOON)
+            interrupted(terminal)
 
 
 def test_while_the_terminal_takes_nothing(tmp_path: Path, library: Path, model: ModelServer) -> None:

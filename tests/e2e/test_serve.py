@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -16,13 +17,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 import yaml
 
-from tests.fakes.groundwire import SCRIPT, Groundwire
+from tests.fakes.egress import Authority
+from tests.fakes.groundwire import SCRIPT, STRICT, Groundwire
 from tests.fakes.model import ModelServer, Turn, call, text
+from tests.fakes.tls_peer import Behaviour, TlsPeer
 from tests.unit.test_supply_chain import health_check, option
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "Why is the sky blue?"}]}
@@ -213,6 +217,49 @@ def test_clients_that_hang_up_leave_no_connection_behind(proxy: Groundwire, mode
             time.sleep(0.02)
         assert sockets(proxy) == before
     assert_clean(proxy)
+
+
+# A peer behind TLS that takes no part any more
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority.make(tmp_path_factory.mktemp("authority"))
+
+
+BEHAVIOURS = pytest.mark.parametrize("behaviour", ["no handshake", "reads nothing", "floods"])
+
+
+@BEHAVIOURS
+@LANES
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_server_though_its_model_reads_nothing(
+    authority: Authority, behaviour: Behaviour, search: str, signum: int
+) -> None:
+    with TlsPeer(authority.server("127.0.0.1"), behaviour) as peer:
+        config = {
+            "upstreams": [{"name": "model", "base_url": f"{peer.url}/v1", "models": ["m"]}],
+            "network": {"ca_file": str(authority.file)},
+            "server": {"drain_timeout": 0.3, "lame_duck": 0},
+        }
+        with Groundwire(config, STRICT, script=True) as proxy:
+            with unread_answer(proxy, search):
+                assert peer.reached.wait(20)
+                send(proxy, signum)
+                assert exit_code(proxy) == 0
+            assert_clean(proxy)
+
+
+@contextmanager
+def unread_answer(proxy: Groundwire, search: str) -> Iterator[None]:
+    """A large question is asked, and nothing is read of its answer."""
+    message = {"role": "user", "content": "word " * 1_500_000}
+    body = json.dumps({"model": "m", "messages": [message], "stream": True}).encode()
+    parts = urlsplit(proxy.url)
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: {parts.netloc}\r\nX-Groundwire-Search: {search}\r\n"
+    with socket.create_connection((parts.hostname, parts.port)) as client:
+        client.sendall(f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        yield
 
 
 # The image's health check

@@ -79,7 +79,9 @@ class _Preloaded:
             self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._orders.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST)
             kept = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG", "TMPDIR")}
-            process = subprocess.Popen([sys.executable, str(Path(__file__))], stdin=theirs, env=kept)
+            # What a server leaves open at its end is an error: see STRICT in groundwire.py.
+            command = [sys.executable, "-W", "error::ResourceWarning", str(Path(__file__))]
+            process = subprocess.Popen(command, stdin=theirs, env=kept)
             theirs.close()
             atexit.register(self._end, self._orders, process)
         return self._orders
