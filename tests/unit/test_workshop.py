@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -173,6 +174,32 @@ def test_every_dependency_is_pinned_within_its_bounds() -> None:
     for text in [*project["dependencies"], *project["optional-dependencies"]["dev"]]:
         wanted = Requirement(text)
         assert pinned[canonicalize_name(wanted.name)] in wanted.specifier, text
+
+
+DISTRIBUTIONS = packages_distributions()  # which packages of the registry bring a name that can be imported
+
+
+def declared(*extras: str) -> set[str]:
+    project = PROJECT["project"]
+    wanted = [*project["dependencies"], *(text for extra in extras for text in project["optional-dependencies"][extra])]
+    return {canonicalize_name(Requirement(text).name) for text in wanted}
+
+
+def test_every_package_that_is_imported_is_declared() -> None:
+    ours = declared(*PROJECT["project"]["optional-dependencies"].keys() - {"dev"})
+    for path in SOURCES:
+        for top in {name.split(".")[0] for name in imported(path)} - sys.stdlib_module_names - {*FLOORS}:
+            packages = {canonicalize_name(name) for name in DISTRIBUTIONS.get(top, [])}  # some share a name
+            assert packages & ours, f"{short(path)} imports {top}"
+
+
+def test_parts_of_others_that_are_not_public_have_an_upper_bound() -> None:
+    bounded = {
+        canonicalize_name(wanted.name)
+        for wanted in map(Requirement, PROJECT["project"]["dependencies"])
+        if any(bound.operator in ("<", "<=", "==", "~=") for bound in wanted.specifier)
+    }
+    assert {"uvicorn", "httptools", "starlette", "aiohappyeyeballs", "aiohttp", "httpcore"} <= bounded
 
 
 def test_the_clients_are_those_that_need_their_own_environment() -> None:
