@@ -2,6 +2,7 @@
 #
 #   make demo       see it work, on embedded parts only        make test     the whole test suite
 #   make install    .venv/ with the console script             make check    format, lint, types
+#   make test-all   everything on each Python (PYTHONS="…")    make test-newest    a part of it on the newest one
 #   make serve      the proxy                                  make bench    what it costs; RIVAL=1 beside others (ROUNDS=3)
 #   make docs       the tables of settings in docs/, from the models that read them
 #   make faults     the tests of faults, and docs/faults.md made from them
@@ -15,89 +16,102 @@
 #   make test-clients   programs of other people, Open WebUI in a browser among them (3 GB of packages)
 
 PYTHON ?= python3
+VENV ?= .venv
+# What is tested, from the oldest to the newest: pyproject.toml, README.md and the Dockerfile name the same versions.
+PYTHONS ?= python3.11 python3.12 python3.13
+# What a Python's own libraries decide (sockets, TLS, event loops, processes, signals), in about four minutes.
+NEWEST := tests/contract tests/faults/test_process.py tests/faults/test_leaving.py tests/unit \
+  $(addprefix tests/e2e/test_,chat.py connections.py egress.py interruption.py litellm.py many_processes.py mcp.py serve.py \
+  server_workers.py start.py)
 CFLAGS ?= -O2 -Wall -Wextra -Wno-sign-compare
 SOURCES := proxy tools providers tests bench docs .ci
 # nginx is the system's build, so the Pythons measured beside it are too, where that is new enough: one that pyenv compiled
 # without optimisations costs a sixth to a quarter more. BENCH_ENV=.venv measures Groundwire and the relay on .venv's Python.
 BENCH_ENV ?= .venv-bench
 BENCH_PYTHON = $(shell /usr/bin/python3 -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
-  && echo /usr/bin/python3 || echo .venv/bin/python)
+  && echo /usr/bin/python3 || echo $(VENV)/bin/python)
 RIVALS := --floors --litellm .venv-litellm/bin/litellm --scenarios json16,burst,paced,tooljson --keep
 NODE_CLIENTS := tests/clients/node
 NODE_PROGRAMS := tests/programs/node
 PINNED := tests/programs/constraints
 
-.PHONY: install demo serve test screenshots test-model test-clients fuzz docs faults recording check bench load lags growth soak lock sbom clean
+.PHONY: install demo serve test test-all test-newest screenshots test-model test-clients fuzz docs faults recording check bench load lags growth soak lock sbom clean
 
-install: .venv/.made
-	@.venv/bin/python -m compileall -q proxy tools providers  # what pip does for others: a third of the time to start
+install: $(VENV)/.made
+	@$(VENV)/bin/python -m compileall -q proxy tools providers  # what pip does for others: a third of the time to start
 
 demo: install
-	@.venv/bin/python docs/demo.py
+	@$(VENV)/bin/python docs/demo.py
 
 serve: install
-	@.venv/bin/groundwire serve
+	@$(VENV)/bin/groundwire serve
 
 test: install .venv-clients/.made $(NODE_CLIENTS)/node_modules/.made
-	.venv/bin/pytest -n 4 --dist worksteal  # on two cores: half of them wait for something
+	$(VENV)/bin/pytest -n 4 --dist worksteal  # on two cores: half of them wait for something
+
+test-all:
+	@bash .ci/test_all $(PYTHONS)
+
+test-newest: install
+	@VENV=$(VENV) PATHS="$(NEWEST)" bash .ci/test_newest $(PYTHONS)
 
 screenshots: install
-	GROUNDWIRE_PICTURES=docs .venv/bin/pytest tests/e2e/page/test_page_pictures.py
+	GROUNDWIRE_PICTURES=docs $(VENV)/bin/pytest tests/e2e/page/test_page_pictures.py
 
 test-model: install .venv-model/.made
-	GROUNDWIRE_REAL_MODEL=.venv-model/bin/python .venv/bin/pytest -s tests/real
+	GROUNDWIRE_REAL_MODEL=.venv-model/bin/python $(VENV)/bin/pytest -s tests/real
 
 test-clients: install .venv-programs/.made .venv-aider/.made .venv-webui/.made $(NODE_PROGRAMS)/node_modules/.made
-	GROUNDWIRE_PROGRAMS=1 .venv/bin/pytest tests/programs
+	GROUNDWIRE_PROGRAMS=1 $(VENV)/bin/pytest tests/programs
 
 fuzz: install
-	for time in $$(seq $(or $(TIMES),10)); do GROUNDWIRE_FUZZ=1 .venv/bin/pytest -n 2 -m hypothesis tests || exit 1; done
+	for time in $$(seq $(or $(TIMES),10)); do GROUNDWIRE_FUZZ=1 $(VENV)/bin/pytest -n 2 -m hypothesis tests || exit 1; done
 
 docs: install
-	.venv/bin/python docs/tables.py
+	$(VENV)/bin/python docs/tables.py
 
 faults: install
-	.venv/bin/pytest -n 2 --deselect tests/faults/test_page.py tests/faults
-	.venv/bin/python -m tests.faults.page
+	$(VENV)/bin/pytest -n 2 --deselect tests/faults/test_page.py tests/faults
+	$(VENV)/bin/python -m tests.faults.page
 
 recording: install
-	.venv/bin/python docs/recording.py
+	$(VENV)/bin/python docs/recording.py
 
 check: install
-	.venv/bin/ruff format --check $(SOURCES)
-	.venv/bin/ruff check $(SOURCES)
-	.venv/bin/mypy
+	$(VENV)/bin/ruff format --check $(SOURCES)
+	$(VENV)/bin/ruff check $(SOURCES)
+	$(VENV)/bin/mypy
 
 bench: install bench/fake bench/load $(BENCH_ENV)/.made $(if $(RIVAL),.venv-litellm/.made)
 	@$(BENCH_ENV)/bin/python -m compileall -q proxy tools providers
 	$(BENCH_ENV)/bin/python bench/run.py --groundwire $(BENCH_ENV)/bin/groundwire $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(RIVAL),$(RIVALS))
 
 load: install bench/fake bench/load
-	.venv/bin/python bench/loads.py --groundwire .venv/bin/groundwire $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short)
+	$(VENV)/bin/python bench/loads.py --groundwire $(VENV)/bin/groundwire $(if $(ONLY),--only $(ONLY)) $(if $(SHORT),--short)
 
 lags: install bench/fake
-	.venv/bin/python bench/lags.py --groundwire .venv/bin/groundwire $(if $(ONLY),--only $(ONLY))
+	$(VENV)/bin/python bench/lags.py --groundwire $(VENV)/bin/groundwire $(if $(ONLY),--only $(ONLY))
 
 growth: install bench/fake
-	.venv/bin/python bench/growth.py
+	$(VENV)/bin/python bench/growth.py
 
 soak: install
-	.venv/bin/python bench/soak.py --groundwire .venv/bin/groundwire --minutes $(or $(MINUTES),20)
+	$(VENV)/bin/python bench/soak.py --groundwire $(VENV)/bin/groundwire --minutes $(or $(MINUTES),20)
 
 lock: install
-	.venv/bin/python .ci/lock.py
+	$(VENV)/bin/python .ci/lock.py
 
 sbom: install
 	@mkdir -p build
-	.venv/bin/python .ci/sbom.py > build/sbom.json
+	$(VENV)/bin/python .ci/sbom.py > build/sbom.json
 
 clean:
-	rm -rf .venv .venv-clients .venv-bench .venv-litellm .venv-model .venv-programs .venv-aider .venv-webui build *.egg-info bench/fake bench/load bench/out
+	rm -rf .venv .venv-* build *.egg-info bench/fake bench/load bench/out
 	rm -rf $(NODE_CLIENTS)/node_modules $(NODE_PROGRAMS)/node_modules
 
 # An environment is made again in place when what it is made from has changed; a half-made one has no .made.
-.venv/.made: pyproject.toml constraints.txt
-.venv/.made: PACKAGES = --editable '.[dev]' --constraint constraints.txt
+$(VENV)/.made: pyproject.toml constraints.txt
+$(VENV)/.made: PACKAGES = --editable '.[dev]' --constraint constraints.txt
 
 .venv-bench/.made: pyproject.toml constraints.txt
 .venv-bench/.made: PACKAGES = --editable . --constraint constraints.txt
@@ -121,7 +135,7 @@ clean:
 # Only ever measured against, and away from us: releases 1.82.7 and 1.82.8 carried malware.
 .venv-litellm/.made: PACKAGES = 'litellm[proxy]!=1.82.7,!=1.82.8'
 
-.venv/.made .venv-clients/.made .venv-model/.made .venv-programs/.made .venv-aider/.made .venv-webui/.made:
+$(VENV)/.made .venv-clients/.made .venv-model/.made .venv-programs/.made .venv-aider/.made .venv-webui/.made:
 	@test -x $(@D)/bin/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Groundwire needs Python 3.11 or newer, and $(PYTHON) is not: try make $(MAKECMDGOALS) PYTHON=python3.13" >&2; exit 1; }
 	@echo "setting up $(@D) ..."
@@ -131,10 +145,10 @@ clean:
 	@touch $@
 
 # A system's Python may come without pip.
-.venv-bench/.made .venv-litellm/.made: | .venv/.made
+.venv-bench/.made .venv-litellm/.made: | $(VENV)/.made
 	@echo "setting up $(@D) ..."
 	@test -x $(@D)/bin/python || $(BENCH_PYTHON) -m venv --without-pip $(@D)
-	@.venv/bin/python -m pip --python $(@D)/bin/python install -qq --disable-pip-version-check $(PACKAGES)
+	@$(VENV)/bin/python -m pip --python $(@D)/bin/python install -qq --disable-pip-version-check $(PACKAGES)
 	@touch $@
 
 # Where node is missing, its clients are left out, and their tests say so.

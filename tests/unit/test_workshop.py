@@ -229,6 +229,9 @@ def test_the_node_clients_are_exact_and_name_no_registry() -> None:
         "demo",
         "serve",
         "test",
+        "test VENV=.venv-3.13",
+        "test-all",
+        "test-newest",
         "screenshots",
         "test-model",
         "check",
@@ -253,5 +256,55 @@ def test_ci_stops_at_the_first_failure_and_runs_what_people_run() -> None:
     lines = script.read_text().splitlines()
     assert os.access(script, os.X_OK)
     (stops,) = [at for at, line in enumerate(lines) if re.match(r"set -\w*e\w*o pipefail$", line)]
-    assert [line for line in lines[stops:] if line.startswith("make ")] == ["make check", "make test"]
-    subprocess.run(["bash", "-n", str(script)], check=True, timeout=60)
+    assert [line for line in lines[stops:] if line.startswith("make ")] == [
+        "make check",
+        "make test",
+        "make test-newest",
+    ]
+    for path in (script, *(ROOT / ".ci" / name for name in ("find_python", "test_all", "test_newest"))):
+        subprocess.run(["bash", "-n", str(path)], check=True, timeout=60)
+
+
+def make_variable(name: str) -> list[str]:
+    """What the Makefile gives it, without a comment and over its lines."""
+    text = (ROOT / "Makefile").read_text().replace("\\\n", " ")
+    (value,) = re.findall(rf"^{name} [?:]= (.*)$", text, re.M)
+    return str(value).split()
+
+
+def test_all_that_name_pythons_name_those_that_are_tested() -> None:
+    tested = [name.removeprefix("python") for name in make_variable("PYTHONS")]
+    classifiers = [
+        text.removeprefix("Programming Language :: Python :: ") for text in PROJECT["project"]["classifiers"]
+    ]
+    assert [text for text in classifiers if re.fullmatch(r"3\.\d+", text)] == tested
+    assert PROJECT["project"]["requires-python"] == f">={tested[0]}"
+    assert PROJECT["tool"]["mypy"]["python_version"] == tested[0]
+    assert f"Python {', '.join(tested[:-1])} or {tested[-1]}" in (ROOT / "README.md").read_text()
+    assert f"Python {', '.join(tested[:-1])} or {tested[-1]}" in (ROOT / "docs/quick_start.md").read_text()
+    (image,) = re.findall(r"^ARG BASE=python:(\d+\.\d+)\.", (ROOT / "Dockerfile").read_text(), re.M)
+    assert image == tested[-1]
+
+
+def test_what_is_tested_on_the_newest_python_is_there() -> None:
+    named = " ".join(make_variable("NEWEST"))
+    paths = re.sub(r"\$\(addprefix (\S+),(.*)\)", lambda m: " ".join(m[1] + name for name in m[2].split()), named)
+    assert [path for path in paths.split() if not (ROOT / path).exists()] == []
+
+
+def find_python(name: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    env = {"PATH": os.environ["PATH"], "PYENV_ROOT": str(folder)}
+    command = ["bash", str(ROOT / ".ci/find_python"), name]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+
+
+def test_a_python_is_found_on_the_path_or_under_pyenv(tmp_path: Path) -> None:
+    for version in ("3.99.2", "3.99.10", "3.999.1"):
+        folder = tmp_path / "versions" / version / "bin"
+        folder.mkdir(parents=True)
+        (folder / "python3").symlink_to(sys.executable)
+    assert find_python("python3.99", tmp_path).stdout == f"{tmp_path}/versions/3.99.10/bin/python3\n"
+    assert find_python(sys.executable, tmp_path).stdout == f"{sys.executable}\n"
+    missing = find_python("python3.9999", tmp_path)
+    assert missing.returncode == 1
+    assert missing.stderr.startswith("python3.9999 is missing")
