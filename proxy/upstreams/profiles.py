@@ -88,8 +88,9 @@ class Profile:
             fit["content"] = [thinking, *text]
         if not self.developer and fit.get("role") == "developer":
             fit = {**fit, "role": "system"}
-        if fit.get("tool_calls"):
-            fit = {**fit, "tool_calls": [self._call(call) for call in fit["tool_calls"]]}
+        calls = fit.get("tool_calls")
+        if calls and isinstance(calls, list):  # what is no list is for the server to judge
+            fit = {**fit, "tool_calls": [self._call(call) for call in calls]}
         if self.short_ids and isinstance(fit.get("tool_call_id"), str):
             fit = {**fit, "tool_call_id": short_id(fit["tool_call_id"])}
         return fit

@@ -4,6 +4,7 @@ them makes Groundwire fail.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -132,3 +133,46 @@ def test_arguments_that_no_json_can_hold_reach_the_client(proxy: Groundwire, mod
     assert answer.status_code == 200, answer.text
     (called,) = answer.json()["choices"][0]["message"]["tool_calls"]
     assert called["function"]["name"] == "weather"
+
+
+PROFILES = ("openai", "groq", "mistral", "deepseek", "gemini", "ollama", "anthropic", "bedrock", "cohere")
+
+
+@pytest.fixture(scope="module")
+def profiled(model: ModelServer, config: dict[str, Any]) -> Iterator[Groundwire]:
+    """A model for each profile, by its name."""
+    usual = {"type": "openai", "base_url": model.url, "api_key": "sk-upstream"}
+    ways = [{**usual, "name": profile, "profile": profile, "models": [profile]} for profile in PROFILES]
+    ways += [{**usual, "name": mode, "tool_calls": mode, "models": [mode]} for mode in ("prompted", "none")]
+    with Groundwire({**config, "upstreams": ways}) as running:
+        yield running
+
+
+@pytest.mark.parametrize("calls", [True, 5, 1.5, "x", {"a": 1}, [5], [None, {"id": 5}]], ids=repr)
+@pytest.mark.parametrize("profile", PROFILES)
+def test_calls_of_another_kind_are_left_to_the_upstream(
+    profiled: Groundwire, model: ModelServer, profile: str, calls: object
+) -> None:
+    """Whatever a profile changes in the messages."""
+    model.script(text("Hello."))
+    said = {"role": "assistant", "content": "Hm.", "tool_calls": calls}
+    sent = {"model": profile, "messages": [said, {"role": "user", "content": "And?"}]}
+    for search in ("on", "off"):
+        headers = {"x-groundwire-search": search}
+        answer = CLIENT.post(f"{profiled.url}/chat/completions", json=sent, headers=headers)
+        assert answer.status_code == 200, answer.text
+        assert model.requests[-1]["messages"][0]["tool_calls"] == calls
+
+
+@pytest.mark.parametrize("calls", [True, 5, "x", {"a": 1}, [5]], ids=repr)
+@pytest.mark.parametrize("mode", ["prompted", "none"])
+def test_calls_of_another_kind_are_nothing_to_put_in_words(
+    profiled: Groundwire, model: ModelServer, mode: str, calls: object
+) -> None:
+    model.script(text("Hello."))
+    said = {"role": "assistant", "content": "Hm.", "tool_calls": calls}
+    items = [said, {"role": "user", "content": "And?"}]
+    tool = {"type": "function", "function": {"name": "f"}}
+    answer = CLIENT.post(f"{profiled.url}/chat/completions", json={"model": mode, "messages": items, "tools": [tool]})
+    assert answer.status_code == 200, answer.text
+    assert all("tool_calls" not in message for message in model.requests[-1]["messages"])
