@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, dropwhile, groupby
 from typing import Any
 
+from providers.text.stretches import substituted
 from tools.clean import one_line
 
 from ..values.history import AssistantTurn, History, HistoryCall
 from ..values.messages import role_of
+from ..values.patient_json import is_of_many_parts
 from . import repairs
 from .signatures import as_json, described_in, tools_text
 
@@ -36,16 +39,23 @@ def prompted(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def flattened(messages: Sequence[Any]) -> list[Any]:
     """Calls and results as text. Neighbours of one role become one message: many templates demand alternation."""
+    told = (message for entry in _read(messages).entries for message in _told(entry))
     out: list[Any] = []
-    for entry in _read(messages).entries:
-        if not isinstance(entry, AssistantTurn):
-            _append(out, entry)
-            continue
-        _append(out, _in_words(entry))
-        for call in entry.calls:
-            for result in call.results:
-                _append(out, {"role": "user", "content": _result(result, call.name)})
+    for role, group in groupby(told, role_of):
+        neighbours = list(group)
+        out += [_as_one(neighbours)] if role in ("user", "assistant") else neighbours
     return out
+
+
+def _told(entry: Any) -> Iterator[Any]:
+    """An entry of the history as messages."""
+    if not isinstance(entry, AssistantTurn):
+        yield entry
+        return
+    yield _in_words(entry)
+    for call in entry.calls:
+        for result in call.results:
+            yield {"role": "user", "content": _result(result, call.name)}
 
 
 # The history
@@ -93,11 +103,13 @@ def _calls(message: Mapping[str, Any]) -> list[HistoryCall]:
 
 
 def _call_line(name: str, given: Any) -> str:
-    """The form that the model is asked to write. Arguments that are no JSON stay the text they were."""
+    """The form that the model is asked to write. Arguments that are no JSON, or too much of it, stay the text they
+    were."""
     arguments = given or {}
     try:
         for _ in range(2):  # some are encoded twice
-            arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
+            if isinstance(arguments, str) and not is_of_many_parts(arguments.encode(errors="replace")):
+                arguments = json.loads(arguments)
     except (ValueError, RecursionError):
         pass
     try:
@@ -140,30 +152,66 @@ def _text_of(piece: Any) -> str:
 
 def _inert(text: str) -> str:
     """Text that can neither close the tags around it nor pass for a call."""
-    return _TAG.sub("< ", text)
+    return substituted(_TAG, "< ", text)
 
 
 # Messages side by side
 
 
-def _append(out: list[Any], message: Any) -> None:
-    role = role_of(message)
-    if role not in ("user", "assistant") or not out or role_of(out[-1]) != role:
-        out.append(message)
-        return
-    first = out[-1]
-    both = {**message, **first, "content": _joined(first.get("content"), message.get("content"))}
+def _as_one(neighbours: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Messages of one role as one, put together at once: to add each to those before it would copy them all again."""
+    first = neighbours[0]
+    if len(neighbours) == 1:
+        return first
+    one: dict[str, Any] = {}
+    for message in reversed(neighbours):  # what the first of them says counts
+        one |= message
+    one["content"] = _together([message.get("content") for message in neighbours])
     for name in _REASONING:
-        if isinstance(first.get(name), str | list) and type(first[name]) is type(message.get(name)):
-            both[name] = first[name] + message[name]
-    if first.get("name") != message.get("name"):
-        both.pop("name", None)  # two speakers: no name is better than a wrong one
-    out[-1] = both
+        thoughts = [message[name] for message in neighbours if name in message]
+        same = [thought for thought in thoughts if type(thought) is type(thoughts[0])]
+        if same and isinstance(same[0], str):
+            one[name] = "".join(same)
+        elif same and isinstance(same[0], list):
+            one[name] = list(chain.from_iterable(same))
+    if any(message.get("name") != first.get("name") for message in neighbours):
+        one.pop("name", None)  # two speakers: no name is better than a wrong one
+    return one
+
+
+def _together(contents: Sequence[Any]) -> Any:
+    """Contents as one: text if all are, else a list of parts. Those that say nothing are left out."""
+    kept = [content for content in dropwhile(_is_blank, contents) if content]
+    if len(kept) < 2:
+        return kept[0] if kept else contents[-1]
+    if all(isinstance(content, str) for content in kept):
+        return "\n\n".join(kept)
+    parts: list[Any] = []
+    texts: list[str] = []  # of the last part, while the next content may go on with it
+    for content in kept:
+        new = _parts(content)
+        if texts and _is_bare_text(new[0]):  # servers differ in what they put between two text parts
+            texts.append(new.pop(0)["text"])
+        if new:
+            _close(parts, texts)
+            parts += new
+            texts = [new[-1]["text"]] if _is_bare_text(new[-1]) else []
+    _close(parts, texts)
+    return parts
+
+
+def _close(parts: list[Any], texts: Sequence[str]) -> None:
+    if len(texts) > 1:
+        parts[-1] = {"type": "text", "text": "\n\n".join(texts)}
+
+
+def _is_blank(content: Any) -> bool:
+    return not content or (isinstance(content, str) and not content.strip())
 
 
 def _joined(first: Any, second: Any, between: str = "\n\n") -> Any:
     """Two contents as one: text if both are, else a list of parts."""
-    if not first or (isinstance(first, str) and not first.strip()):
+    if _is_blank(first):
         return second
     if not second:
         return first

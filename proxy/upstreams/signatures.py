@@ -17,9 +17,15 @@ from tools.clean import one_line
 MAX_TOOLS_TEXT = 12_000
 
 _DEEPEST_REFERENCE = 8
+_MOST_KINDS = 8  # of one parameter
 _FREE_TEXT = {"properties": {"input": {"type": "string"}}, "required": ["input"]}
 _SENTENCE_END = re.compile(r"(?<=[.!?。])\s")
 _PLAIN_VALUE = re.compile(r"[\w.+:/-]+")
+_LONGEST_READ = 2000  # characters of what is said of a parameter: of more nothing is shown
+_READ = (  # the keywords of a schema that are read here: the rest is not copied
+    *("$ref", "allOf", "anyOf", "const", "description", "enum", "format", "items", "maximum", "minimum", "oneOf"),
+    *("properties", "required", "type"),
+)
 
 
 class _Detail(NamedTuple):
@@ -117,20 +123,41 @@ class _Signature:
     def __init__(self, schema: Mapping[str, Any], detail: _Detail) -> None:
         self._root = schema
         self._detail = detail
+        self._most = detail.line * 8  # characters of which the line is made, in which blanks count once
         self._room = 300  # how many types are spelled out: a schema may refer to itself
+        self._steps = 3000  # how many schemas are looked up for them: those that refer to many, which refer to many …
+        self._required: dict[int, frozenset[str]] = {}  # by the list that says so: many may refer to one
+        self._shown: dict[int, str] = {}  # the same of values
 
     def parameters(self) -> str:
         return self._fields(self._resolved(self._root), 0)
 
     def _fields(self, schema: Mapping[str, Any], depth: int) -> str:
         properties = schema.get("properties")
-        required = _list(schema.get("required"))
-        shown = []
+        required = self._required_in(schema)
+        shown: list[str] = []
+        left = self._detail.line
         for name, given in properties.items() if isinstance(properties, Mapping) else ():
             value = self._resolved(given)
             mark = "" if name in required else "?"
-            shown.append(f"{name}{mark}: {self._type(value, depth)}{self._remark(name, value)}")
+            shown.append(f"{name[: self._most]}{mark}: {self._type(value, depth)}{self._remark(name, value)}")
+            left -= sum(map(len, shown[-1].split()))
+            if left < 0:
+                break
         return ", ".join(shown)
+
+    def _required_in(self, schema: Mapping[str, Any]) -> frozenset[str]:
+        listed = schema.get("required")
+        if not isinstance(listed, list):
+            return frozenset()
+        if id(listed) not in self._required:
+            self._required[id(listed)] = frozenset(name for name in listed if isinstance(name, str))
+        return self._required[id(listed)]
+
+    def _value(self, value: Any) -> str:
+        if id(value) not in self._shown:
+            self._shown[id(value)] = _value(value[: self._most] if isinstance(value, str) else value)
+        return self._shown[id(value)]
 
     def _type(self, schema: Any, depth: int) -> str:
         schema = self._resolved(schema)
@@ -138,9 +165,10 @@ class _Signature:
         if depth > 3 or self._room < 0:
             return "any"
         if "const" in schema:
-            return _value(schema["const"])
+            return self._value(schema["const"])
         if values := _list(schema.get("enum")):
-            return _values(values)
+            shown = [self._value(value) for value in values[:20] if value is not None]
+            return "|".join(shown) + ("|…" if len(values) > 20 else "")
         kinds = _alternatives(schema)
         if kinds is not None:
             return self._union(kinds, depth)
@@ -156,19 +184,22 @@ class _Signature:
         return kind + _limits(schema) if isinstance(kind, str) else "any"
 
     def _union(self, kinds: Sequence[Any], depth: int) -> str:
-        shown = [self._type(kind, depth + 1) for kind in kinds[:8]]
+        shown = [self._type(kind, depth + 1) for kind in kinds[:_MOST_KINDS]]
         return "|".join(kind for kind in dict.fromkeys(shown) if kind != "null") or "null"
 
     def _resolved(self, schema: Any, depth: int = 0) -> dict[str, Any]:
         """What a local `$ref` points to, and an `allOf` as one schema. One that refers to itself ends somewhere."""
-        whole = dict(schema) if isinstance(schema, Mapping) else {}
+        whole = _read_of(schema)
+        self._steps -= 1
         pointer = whole.pop("$ref", None)
         if isinstance(pointer, str) and pointer.startswith("#/"):
             target: Any = self._root
             for step in pointer[2:].split("/"):
                 target = target.get(step) if isinstance(target, Mapping) else None
-            whole = {**target, **whole} if isinstance(target, Mapping) else whole
+            whole = {**_read_of(target), **whole}
         for part in _list(whole.pop("allOf", None)):
+            if self._steps < 0:
+                break
             if isinstance(part, Mapping) and "allOf" not in part and depth < _DEEPEST_REFERENCE:
                 whole = {**self._resolved(part, depth + 1), **whole}
         return whole
@@ -176,7 +207,10 @@ class _Signature:
     def _remark(self, name: str, schema: Mapping[str, Any]) -> str:
         """The parameter's description, unless it only repeats the name."""
         said = schema.get("description")
-        if not isinstance(said, str) or set(terms(said)) <= set(terms(name.replace("_", " "))):
+        if not isinstance(said, str) or not self._detail.parameter:
+            return ""
+        said = said[:_LONGEST_READ]
+        if set(terms(said)) <= set(terms(name[:_LONGEST_READ].replace("_", " "))):
             return ""
         said = _sentences(said, self._detail.parameter).rstrip(".")
         return f" ({said})" if said else ""
@@ -188,7 +222,11 @@ def _alternatives(schema: Mapping[str, Any]) -> list[Any] | None:
     if kinds:
         return kinds
     kind = schema.get("type")
-    return [{**schema, "type": one} for one in kind] if isinstance(kind, list) else None
+    return [{**schema, "type": one} for one in kind[:_MOST_KINDS]] if isinstance(kind, list) else None
+
+
+def _read_of(schema: Any) -> dict[str, Any]:
+    return {name: schema[name] for name in _READ if name in schema} if isinstance(schema, Mapping) else {}
 
 
 def _limits(schema: Mapping[str, Any]) -> str:
@@ -199,11 +237,6 @@ def _limits(schema: Mapping[str, Any]) -> str:
     if numbers:
         return f" {'at least' if low in numbers else 'at most'} {numbers[0]}"
     return f" {one_line(form, 20)}" if isinstance(form, str) and form else ""
-
-
-def _values(values: Sequence[Any]) -> str:
-    shown = [_value(value) for value in values[:20] if value is not None]
-    return "|".join(shown) + ("|…" if len(values) > 20 else "")
 
 
 def _value(value: Any) -> str:

@@ -14,12 +14,17 @@ from .messages import texts_in
 
 _CHARACTERS = 4  # of a token, about, in most languages that are written with letters
 _EVENT = b"data:"
-# Pictures, files and sounds, whose letters are no tokens.
-_ENCODED = pattern(rb';base64,[A-Za-z0-9+/=_-]++|"data"\s*:\s*"[A-Za-z0-9+/=_-]{100,}+"')
+# Pictures, files and sounds, whose letters are no tokens. Two patterns, because each begins with words that are found
+# ten times as fast as either of both.
+_ENCODED = (
+    pattern(rb";base64,[A-Za-z0-9+/=_-]++"),
+    pattern(rb'"data"\s*+:\s*+"[A-Za-z0-9+/=_-]{100,}+"'),
+)
 
 
 # Scripts whose characters are tokens of their own.
 _UNSPACED = pattern(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
+_MOST_COUNTED = 20_000  # characters of a text whose scripts are looked at
 _FOREIGN = 2  # characters of a token, about, in alphabets that vocabularies know less well than the Latin one
 
 
@@ -32,6 +37,9 @@ def likely_tokens(text: str) -> float:
     reports."""
     if text.isascii():
         return len(text) / _CHARACTERS
+    if len(text) > _MOST_COUNTED:  # then every so many characters tell it as well
+        some = text[:: -(-len(text) // _MOST_COUNTED)]
+        return likely_tokens(some) * len(text) / len(some)
     unspaced, latin = len(_UNSPACED.findall(text)), len(text.encode("ascii", "ignore"))
     return unspaced + (len(text) - latin - unspaced) / _FOREIGN + latin / _CHARACTERS
 
@@ -45,7 +53,9 @@ def tokens_asked(body: Mapping[str, Any] | bytes) -> int:
     """What a request holds: by its size, if it is still bytes, unless that says nothing."""
     if not isinstance(body, bytes):
         return tokens_of(sum(map(len, _texts(body))))
-    return tokens_of(len(_ENCODED.sub(b"", body)))
+    for encoded in _ENCODED:
+        body = encoded.sub(b"", body)
+    return tokens_of(len(body))
 
 
 def tokens_streamed(size: int, piece: bytes) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 from providers.records import dataclass
 
-from .events import merge_fields
+from .events import GatheredFields
 from .messages import calls_in
 
 
@@ -36,6 +36,8 @@ class AssistantTurn:
     round_id: str = ""  # the round of an answer of ours that it is known to be
     is_open: bool = False  # may what follows still belong to it?
     is_answered: bool = False  # has any of its calls a result?
+    _texts: list[Any] = field(default_factory=list)  # what `say` has added: put together when it is asked for
+    _fields: GatheredFields = field(default_factory=GatheredFields)
 
     def takes(self, round_id: str) -> bool:
         """Does what the assistant says next belong to this turn?"""
@@ -46,23 +48,30 @@ class AssistantTurn:
     def say(self, message: Mapping[str, Any]) -> None:
         """More of the same turn: texts are parted, all other fields grow."""
         fields = {key: value for key, value in message.items() if key not in ("role", "content", "tool_calls")}
-        said, content = self.message.get("content"), message.get("content")
-        if said and content:
-            fields.pop("annotations", None)  # their places count from the start of their own text
-            content = f"{said}\n\n{content}"
-        merge_fields(self.message, fields)
-        self.message["content"] = content or said
+        if content := message.get("content"):
+            if self._texts:
+                fields.pop("annotations", None)  # their places count from the start of their own text
+            self._texts.append(content)
+        self._fields.add(fields)
+
+    def _said(self) -> dict[str, Any]:
+        """The message with all that was added to it."""
+        fields = self._fields.whole()
+        if not self._texts:
+            return {**self.message, **fields} if fields else self.message
+        content = self._texts[0] if len(self._texts) == 1 else "\n\n".join(self._texts)
+        return {**self.message, **fields, "content": content}
 
     @property
     def answered(self) -> list[HistoryCall]:
         return sorted((call for call in self.calls if call.results), key=lambda call: call.place)
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        answered = self.answered
+        answered, message = self.answered, self._said()
         if answered:
-            yield {**self.message, "tool_calls": [call.call for call in answered]}
-        elif self.message.get("content"):
-            yield self.message
+            yield {**message, "tool_calls": [call.call for call in answered]}
+        elif message.get("content"):
+            yield message
         for call in answered:
             yield {**call.results[0], "tool_call_id": call.call["id"]}
 

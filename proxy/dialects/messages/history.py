@@ -77,7 +77,7 @@ class _Reader:
     def __init__(self, tools: DeclaredTools, handles: Handles | None) -> None:
         self.history = History()
         self._sources: dict[int, KnownSource] = {}
-        self._given: dict[tuple[str, Basis], list[str]] = {}  # what the model has read of a source
+        self._given: dict[tuple[str, Basis], dict[str, None]] = {}  # what the model has read of a source, in order
         self._handles = handles
         self._names = {tool["function"]["name"] for tool in tools.functions}
         self._uses: dict[str, Mapping[str, Any]] = {}  # id → a server tool's use that waits for its result
@@ -107,7 +107,7 @@ class _Reader:
 
     def _with_texts(self, source: KnownSource) -> KnownSource:
         """What the page itself says, else what was said about it."""
-        of_page, about = self._given.get((source.url, "page"), []), self._given.get((source.url, "snippet"), [])
+        of_page, about = (self._given.get((source.url, basis), {}) for basis in ("page", "snippet"))
         basis: Basis | None = "page" if of_page else "snippet" if about else None
         return source._replace(given=tuple(of_page or about), basis=basis)
 
@@ -217,9 +217,7 @@ class _Reader:
         return self._sources.setdefault(source["n"], known).url == known.url
 
     def _give(self, url: str, text: str, basis: Basis) -> None:
-        texts = self._given.setdefault((url, basis), [])
-        if text not in texts:
-            texts.append(text)
+        self._given.setdefault((url, basis), {})[text] = None
 
     def _call(self, block: Mapping[str, Any]) -> None:
         id_, name = block.get("id"), block.get("name")
