@@ -16,16 +16,28 @@ from typing import ParamSpec, TypeVar
 WORTH_A_THREAD = 128 << 10  # bytes of a request: some milliseconds of work; a thread costs a tenth of one
 _THREAD = ThreadPoolExecutor(1, thread_name_prefix="apart")  # one: more would only take turns with each other
 
+_SURELY_LITTLE = 512  # bytes of a request: whatever stands in them
+_OF_PART = 50  # bytes of text that cost as much as one JSON value, from its parsing to its encoding
+_OF_MARK = 250  # and as one mark of code, which is looked for in all that was said
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 async def apart(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Small work is done at once, in the thread of the loop. Where every request passes, `WORTH_A_THREAD` is asked
+    """Small work is done at once, in the thread of the loop. Where every request passes, `is_worth_a_thread` is asked
     there, and only what is large awaits `in_thread`."""
     if size < WORTH_A_THREAD:
         return work(*args, **kwargs)
     return await in_thread(work, *args, **kwargs)
+
+
+def is_worth_a_thread(raw: bytes) -> bool:
+    """Whether a request takes some milliseconds: by its size, and by what it is made of."""
+    if len(raw) >= WORTH_A_THREAD or len(raw) < _SURELY_LITTLE:
+        return len(raw) >= WORTH_A_THREAD
+    marks = raw.count(b"`") + raw.count(b"~") + raw.count(b"\\u00")  # the last may be either
+    return len(raw) + _OF_PART * raw.count(b",") + _OF_MARK * marks >= WORTH_A_THREAD
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -14,7 +14,8 @@ from itertools import chain
 from time import perf_counter
 from typing import Any, Literal, Self
 
-from tools.base import ToolResult
+from providers.apart import in_thread
+from tools.base import ToolCall, ToolResult
 from tools.ledger import Ledger
 from tools.session import ToolSession
 from tools.toolbox import Toolbox
@@ -245,7 +246,10 @@ class _Answering:
     def _start_early(self, loop: ToolLoop) -> None:
         """Ours run while the client's calls of the same turn are still being written."""
         if self._early is None and (calls := loop.ready()):
-            self._early = asyncio.create_task(self._tools().run(calls))
+            self._early = asyncio.create_task(self._run_early(calls))
+
+    async def _run_early(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        return await (await self._tools()).run(calls)
 
     async def _next_portion(self) -> list[Event]:
         assert self._portions is not None
@@ -262,7 +266,7 @@ class _Answering:
         return self._hear([truncated()]) if self._asking else []
 
     async def _search_first(self, loop: ToolLoop) -> AsyncGenerator[list[Event], None]:
-        self._session = self._open_session(assist=False, room=None)  # what fits is seen to there
+        self._session = await self._open_session(assist=False, room=None)  # what fits is seen to there
         self._may_call_client = True  # a model that cannot call may try: nobody can tell what
         first = FirstSearch(self._request, self._offer, self._plan, self._session)
         async with aclosing(first.run()) as batches:
@@ -272,10 +276,11 @@ class _Answering:
         await self._searched(weak=True)
 
     async def _run_tools(self, action: RunTools, loop: ToolLoop) -> list[Event]:
-        session, self._called = self._tools(), True
+        self._called = True
         if self._early:  # the session remembers what it found
             await self._early
             self._early = None
+        session = await self._tools()
         results = await session.run(action.calls)
         await self._searched(weak=self._plan.current.settings.assist)
         late = self._context.running_loop.time() > self._time_to_answer
@@ -355,17 +360,18 @@ class _Answering:
         if found:
             await self._grounds.read_aside(all_of_them=auto)
 
-    def _tools(self) -> ToolSession:
+    async def _tools(self) -> ToolSession:
         if self._session is None:
             candidate = self._plan.current
             # A character for each token of its context: a quarter of it in English, most of it in Japanese.
             room = candidate.upstream.context(candidate.model) or None
-            self._session = self._open_session(assist=candidate.settings.assist, room=room)
+            self._session = await self._open_session(assist=candidate.settings.assist, room=room)
         return self._session
 
-    def _open_session(self, *, assist: bool, room: int | None) -> ToolSession:
-        options = session_options(self._request, self._offer, self._context, self._ledger, assist=assist, room=room)
-        return self._engine.toolbox.session(options)
+    async def _open_session(self, *, assist: bool, room: int | None) -> ToolSession:
+        given = (self._request, self._offer, self._context, self._ledger)
+        make = partial(session_options, *given, assist=assist, room=room)
+        return self._engine.toolbox.session(await in_thread(make) if self._request.is_long else make())
 
 
 _DRESSED: dict[type, Callable[[_Answering, Any], list[Event]]] = {

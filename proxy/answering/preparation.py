@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast, get_args
 
+from providers.apart import in_thread
 from providers.records import dataclass
 from tools.base import ToolSpec
 from tools.ledger import joined
@@ -71,7 +73,8 @@ class Preparation:
             check_model(caller, request.model)
         said: dict[str, Any] = {}  # in what the request is to differ from what the client wrote
         if policy.models is not None:
-            said["raw"] = plain_body(caller, request.raw)
+            make = partial(plain_body, caller, request.raw)
+            said["raw"] = await in_thread(make) if request.is_long else make()
         up = headers_up(headers)
         plan = self._upstreams.plan(request.model, up, caller, context.observer, deadline=context.deadline)
         settings = plan.current.settings
@@ -84,7 +87,8 @@ class Preparation:
         wish = headers[SEARCH_HEADER].strip().lower() if SEARCH_HEADER in headers else ""
         key_off = search.mode == "off"
         available = self._toolbox.has_any(live=request.search.live, only=search.permission.providers)
-        decision = decide(request, mode, wish, available, key_off=key_off)
+        judge = partial(decide, request, mode, wish, available, key_off=key_off)
+        decision = await in_thread(judge) if request.is_long else judge()
         if request.left_out:
             decision = replace(decision, left_out=request.left_out)
         context.observer.tell(Decided(decision.offered, decision.reason))
@@ -93,8 +97,11 @@ class Preparation:
             said["body"], said["changed"] = plain, request.changed or plain != request.body
         if said:
             request = replace(request, **said)
-        if mode != "off" and (keys := turns.keys_in(request.body["messages"])):
-            request = await self._restored(request, caller, keys, whole=decision.offered)
+        if mode != "off":
+            messages = request.body["messages"]
+            keys = await in_thread(turns.keys_in, messages) if request.is_long else turns.keys_in(messages)
+            if keys:
+                request = await self._restored(request, caller, keys, whole=decision.offered)
         if decision.offered and not plan.settled:  # a fallback whose mode is off is none for a request with search
             plan.keep(lambda other: other.settings.mode != "off")
         return PreparedRequest(request, plan, decision, mode)
@@ -155,15 +162,20 @@ class Preparation:
     async def _restored(self, request: ChatRequest, caller: Caller, keys: Sequence[str], *, whole: bool) -> ChatRequest:
         """The request with everything back in its history that earlier answers kept from the client, under these keys;
         where our tools are not offered, only the ids of its calls are mended."""
-        kept: dict[str, turns.Turn] = {}
         found = await get_of_either(self._store, "turn", caller.owner, caller.former, keys) if whole else {}
-        for key, data in found.items():
-            if len(kept) < turns.MOST_FOUND and (turn := turns.decoded(data)):
-                kept[key] = turn
-        history = turns.restored(request.body["messages"], kept)
+        make = partial(_with_turns, request.body["messages"], found)
+        history = await in_thread(make) if request.is_long else make()
         body = {**request.body, "messages": history.messages}
         sources = joined([request.sources, history.sources])
         return replace(request, body=body, sources=sources, searched=history.searched, changed=True)
+
+
+def _with_turns(messages: Sequence[Any], found: Mapping[str, bytes]) -> turns.Restored:
+    kept: dict[str, turns.Turn] = {}
+    for key, data in found.items():
+        if len(kept) < turns.MOST_FOUND and (turn := turns.decoded(data)):
+            kept[key] = turn
+    return turns.restored(messages, kept)
 
 
 def style_of(context: RequestContext, upstream: CitationStyle | None) -> CitationStyle | None:

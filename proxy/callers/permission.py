@@ -15,6 +15,7 @@ from urllib.parse import unquote_to_bytes
 import orjson
 
 from ..values.errors import RequestError, refuse
+from ..values.patient_json import loads
 from .caller import Caller
 
 _OTHER_MODELS = frozenset({"model", "models", "fallbacks", "fallback_models"})  # where some server looks for one
@@ -48,10 +49,10 @@ def plain_body(caller: Caller, body: bytes, kind: str = "application/json") -> b
         _check_form(body)
         return body
     try:
-        parsed = orjson.loads(body)
+        parsed = loads(body)
         _check_fields(parsed)
         return orjson.dumps(parsed)
-    except orjson.JSONDecodeError as error:
+    except ValueError as error:
         raise refuse(400, f"The request body is not valid JSON: {error}.", code="invalid_json") from None
     except orjson.JSONEncodeError:
         raise refuse(400, "The request body is nested too deeply.", code="invalid_json") from None

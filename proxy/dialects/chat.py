@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from providers.apart import WORTH_A_THREAD, in_thread
+from providers.apart import in_thread, is_worth_a_thread
 from providers.random_ids import random_id
 from tools.ledger import Source
 from tools.toolbox import tool_named
@@ -49,7 +49,7 @@ _NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 # Request
 
 
-def decode(raw: bytes) -> ChatRequest:
+def decode(raw: bytes, is_long: bool = False) -> ChatRequest:
     body = json_object(raw)
     if len(raw) > _DEEPEST and raw.count(b"[") + raw.count(b"{") > _DEEPEST and not _can_be_sent(body):
         raise refuse(400, "The request body is nested too deeply.", code="invalid_json")
@@ -74,6 +74,7 @@ def decode(raw: bytes) -> ChatRequest:
         search,
         changed=stripped is not body and stripped != body,
         begun=said_since_question(messages),
+        is_long=is_long,
     )
 
 
@@ -240,7 +241,7 @@ class ChatDialect:
         self._progress = progress  # are searches shown as reasoning?
 
     async def decode(self, raw: bytes, owner: str, former: str = "") -> Decoded:
-        request = decode(raw) if len(raw) < WORTH_A_THREAD else await in_thread(decode, raw)
+        request = await in_thread(decode, raw, is_long=True) if is_worth_a_thread(raw) else decode(raw)
         return Decoded(request, partial(ChatWriter, request, self._progress), "/chat/completions")
 
     def status(self, failed: Failed) -> int:

@@ -26,7 +26,7 @@ from ..dialects.alpha_search import AlphaSearch, Click, Find, OpenPage, SearchFo
 from ..house import House
 from ..values.errors import RequestError
 from ..values.language import accepted_language
-from .bodies import read_body
+from .bodies import decoded_body
 from .delivery import send_json, while_connected
 from .telling import RunningTool
 from .tool_routes import check_permission, in_time, session_for
@@ -40,7 +40,7 @@ class AlphaSearchRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         context = context_of(scope)
-        asked = alpha_search.decode(await read_body(receive, scope, self._house.config.server))
+        asked = await decoded_body(receive, scope, self._house.config.server, alpha_search.decode)
         _check_any_permission(self._house, context)
         await while_connected(receive, self._serve(context, send, asked), context.observer)
 

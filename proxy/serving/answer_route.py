@@ -11,11 +11,11 @@ from typing import Any
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from providers.apart import WORTH_A_THREAD, apart, in_thread
+from providers.apart import in_thread
 from providers.records import dataclass
 
 from ..answering.engine import Engine
-from ..answering.offer import has_custom_tools, without_idle_choice
+from ..answering.offer import Offer, has_custom_tools, without_idle_choice
 from ..answering.preparation import Preparation, PreparedRequest, without_our_calls
 from ..config.settings import ServerConfig
 from ..context import RequestContext, context_of
@@ -23,7 +23,8 @@ from ..dialects.responses.background import BackgroundWriter
 from ..values.dialect import Decoded
 from ..values.errors import RequestError, refuse
 from ..values.events import EventBatches
-from ..values.request import SEARCH_HEADER
+from ..values.patient_json import loads
+from ..values.request import SEARCH_HEADER, ChatRequest
 from .admission import next_turn_of
 from .background import Asking, BackgroundAnswers
 from .bodies import read_body
@@ -124,7 +125,9 @@ class AnswerRoute:
         upstream = candidate.upstream
         if decoded.as_sent:
             speaks = bool(upstream.forwarding) and upstream.config.messages
-            return speaks and await apart(len(prepared.request.raw), self._holds_nothing_of_ours, prepared)
+            if not speaks or not prepared.request.is_long:
+                return speaks and self._holds_nothing_of_ours(prepared)
+            return await in_thread(self._holds_nothing_of_ours, prepared)
         if upstream.forwarding and upstream.takes_as_it_is(candidate.model, prepared.request.body):
             return True
         if asked := _only_as_bytes(prepared.request.body):
@@ -142,9 +145,8 @@ class AnswerRoute:
         """The client's very bytes, and the upstream's; of the request only the model's name may change."""
         prepared = asked.prepared
         candidate = prepared.plan.current
-        raw = prepared.request.raw
-        sent = orjson.loads(raw)
-        body = raw if sent["model"] == candidate.model else orjson.dumps({**sent, "model": candidate.model})
+        make, given = _with_model, (prepared.request.raw, candidate.model)
+        body = await in_thread(make, *given) if prepared.request.is_long else make(*given)
         versions = {name: value for name, value in asked.context.headers.items() if name in _VERSIONS}
         down = {SEARCH_HEADER: prepared.decision.header}
         query = asked.query.decode("latin-1")
@@ -156,7 +158,7 @@ class AnswerRoute:
         decoded, prepared = asked.decoded, asked.prepared
         candidate = prepared.plan.current
         make, given = self._unsearched, (prepared, candidate.model)
-        body = make(*given) if len(prepared.request.raw) < WORTH_A_THREAD else await in_thread(make, *given)
+        body = await in_thread(make, *given) if prepared.request.is_long else make(*given)
         down = {SEARCH_HEADER: prepared.decision.header}
         writer = None if _only_as_bytes(prepared.request.body) else decoded.writer
         request = ForwardedRequest("POST", decoded.forward_to, body, candidate.headers, down, writer)
@@ -165,23 +167,32 @@ class AnswerRoute:
     async def _events(self, context: RequestContext, decoded: Decoded, prepared: PreparedRequest) -> EventBatches:
         decision = prepared.decision
         hidden = decoded.hidden_turns and not decision.offered
-        request = without_our_calls(prepared.request) if hidden else prepared.request
-        make, given = self._preparation.offer, (request, context.caller, decision.offered)
-        offer = make(*given) if len(request.raw) < WORTH_A_THREAD else await in_thread(make, *given)
+        make, given = self._offer, (prepared.request, context, decision.offered, hidden)
+        request, offer = await in_thread(make, *given) if prepared.request.is_long else make(*given)
         return self._engine.answer(request, offer, prepared.plan, context)
+
+    def _offer(
+        self, given: ChatRequest, context: RequestContext, offered: bool, hidden: bool
+    ) -> tuple[ChatRequest, Offer]:
+        request = without_our_calls(given) if hidden else given
+        return request, self._preparation.offer(request, context.caller, offered)
 
     def _unsearched(self, prepared: PreparedRequest, model: str) -> bytes:
         """What goes up when our tools do not: the client's bytes, less what only we understand."""
         request = prepared.request
         if prepared.mode == "off":  # then nothing is ours to change but the model's name
-            return (
-                request.raw if model == request.model else orjson.dumps({**orjson.loads(request.raw), "model": model})
-            )
+            return request.raw if model == request.model else _with_model(request.raw, model)
         cleaned = self._preparation.cleaned(request)
         if not request.changed and not cleaned.changed and model == request.model:
             return request.raw
         body = {**request.body, "model": model, "messages": cleaned.messages}
         return orjson.dumps(without_idle_choice(body) if request.changed else body)
+
+
+def _with_model(raw: bytes, model: str) -> bytes:
+    """The client's very bytes, unless the model has another name there."""
+    sent = loads(raw)
+    return raw if sent["model"] == model else orjson.dumps({**sent, "model": model})
 
 
 def _only_as_bytes(body: Mapping[str, Any]) -> str:

@@ -13,7 +13,10 @@ from fnmatch import fnmatchcase
 import orjson
 from starlette.types import Receive, Scope, Send
 
+from providers.apart import in_thread, is_worth_a_thread
+
 from ..answering.preparation import ONLINE, headers_up, without_web_plugin
+from ..callers.caller import Caller
 from ..callers.permission import check_model, plain_body
 from ..config.settings import ServerConfig
 from ..context import RequestContext, context_of
@@ -22,7 +25,8 @@ from ..upstreams.client import UpstreamClient
 from ..upstreams.directory import UpstreamDirectory
 from ..upstreams.fallback import FallbackPlan
 from ..values.errors import refuse
-from .bodies import read_body
+from ..values.patient_json import loads
+from .bodies import decoded_body
 from .delivery import while_connected
 from .event_stream import EventStream
 from .forwarded_answer import ForwardedRequest
@@ -47,12 +51,8 @@ class ForwardRoute:
         if not listed and not standard:
             text = f"There is no {method} /v1/{path} here. List it in `upstreams[].forward` to pass it on."
             raise refuse(404, text, code="not_found")
-        body = await read_body(receive, scope, self._server)
-        if context.caller.policy.search.mode == "off":
-            body = _without_search(body)
-        named, streamed = _wanted(body)
-        check_model(context.caller, named)
-        body = plain_body(context.caller, body, context.headers.get("content-type", ""))
+        kind = context.headers.get("content-type", "")
+        body, named, streamed = await decoded_body(receive, scope, self._server, _checked_body, context.caller, kind)
         upstream, model = self._upstream(named, listed, standard=standard)
         if upstream.forwarding is None:
             raise refuse(404, f"Upstream '{upstream.name}' serves chat completions only.", code="not_found")
@@ -71,7 +71,9 @@ class ForwardRoute:
             headers["content-type"] = context.headers["content-type"]
         query = scope["query_string"].decode("latin-1")
         target = f"/{path}?{query}" if query else f"/{path}"
-        request = ForwardedRequest(method, target, body if model == named else _renamed(body, model), headers, {})
+        if model != named:
+            body = await in_thread(_renamed, body, model) if is_worth_a_thread(body) else _renamed(body, model)
+        request = ForwardedRequest(method, target, body, headers, {})
         work = self._forward(context, send, plan, request, streamed=streamed)
         await while_connected(receive, work, context.observer)
 
@@ -104,25 +106,34 @@ def _lists(upstream: UpstreamClient, path: str) -> bool:
     return any(fnmatchcase("/v1/" + path, pattern) for pattern in upstream.config.forward)
 
 
+def _checked_body(body: bytes, caller: Caller, kind: str) -> tuple[bytes, str, bool]:
+    """The body as this caller may send it, the model that it names, and whether it asks for a stream."""
+    if caller.policy.search.mode == "off":
+        body = _without_search(body)
+    named, streamed = _wanted(body)
+    check_model(caller, named)
+    return plain_body(caller, body, kind), named, streamed
+
+
 def _without_search(body: bytes) -> bytes:
     """For a key that may not search: the model's server may not do it in its place."""
     try:
-        parsed = orjson.loads(body)
+        parsed = loads(body)
         if not isinstance(parsed, dict):
             return body
         _, plain = take_out_search(without_web_plugin(parsed))
         if isinstance(plain.get("model"), str):
             plain["model"] = plain["model"].removesuffix(ONLINE)
         return body if plain == parsed else orjson.dumps(plain)
-    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+    except (ValueError, orjson.JSONEncodeError):
         return body
 
 
 def _wanted(body: bytes) -> tuple[str, bool]:
     """The model that a forwarded body names, in JSON or in a form; and whether it asks for a stream."""
     try:
-        parsed = orjson.loads(body)
-    except orjson.JSONDecodeError:
+        parsed = loads(body)
+    except ValueError:
         found = _FORM_MODEL.search(body[:1_000_000])
         return found[1].decode("utf-8", "replace").strip() if found else "", False
     if not isinstance(parsed, dict):
@@ -134,8 +145,8 @@ def _wanted(body: bytes) -> tuple[str, bool]:
 def _renamed(body: bytes, model: str) -> bytes:
     """The body with the model's own name in place of its alias."""
     try:
-        return orjson.dumps({**orjson.loads(body), "model": model})
-    except orjson.JSONDecodeError:
+        return orjson.dumps({**loads(body), "model": model})
+    except ValueError:
         found = _FORM_MODEL.search(body)
         assert found is not None
         return body[: found.start(1)] + model.encode() + body[found.end(1) :]

@@ -7,11 +7,9 @@ from __future__ import annotations
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from providers.apart import apart
-
 from ..config.settings import ServerConfig
 from ..dialects.messages.token_estimate import estimated_tokens
-from .bodies import read_body
+from .bodies import decoded_body
 from .delivery import send_json
 
 
@@ -22,6 +20,5 @@ class CountTokensRoute:
         self._server = server
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        raw = await read_body(receive, scope, self._server)
-        tokens = await apart(len(raw), estimated_tokens, raw)
+        tokens = await decoded_body(receive, scope, self._server, estimated_tokens)
         await send_json(send, 200, orjson.dumps({"input_tokens": tokens, "estimated": True}))

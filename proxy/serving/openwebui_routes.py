@@ -14,7 +14,7 @@ from ..dialects import openwebui
 from ..dialects.search_engines import EngineSearch
 from ..house import House
 from ..values.errors import refuse
-from .bodies import read_body
+from .bodies import decoded_body
 from .delivery import send_json, while_connected
 from .search_engine_tools import EngineTools, nobody_served
 
@@ -25,7 +25,7 @@ class OpenWebuiSearchRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         context = context_of(scope)
-        asked = openwebui.decode_search(await read_body(receive, scope, self._house.config.server))
+        asked = await decoded_body(receive, scope, self._house.config.server, openwebui.decode_search)
         await while_connected(receive, self._serve(context, send, asked), context.observer)
 
     async def _serve(self, context: RequestContext, send: Send, asked: EngineSearch) -> None:
@@ -41,7 +41,7 @@ class OpenWebuiLoadRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         context = context_of(scope)
-        urls = openwebui.decode_load(await read_body(receive, scope, self._house.config.server))
+        urls = await decoded_body(receive, scope, self._house.config.server, openwebui.decode_load)
         await while_connected(receive, self._serve(context, send, urls), context.observer)
 
     async def _serve(self, context: RequestContext, send: Send, urls: list[str]) -> None:

@@ -17,7 +17,7 @@ from ..dialects import tavily
 from ..dialects.tavily import TavilyExtract, TavilySearch
 from ..house import House
 from ..values.errors import RequestError
-from .bodies import read_body
+from .bodies import decoded_body
 from .delivery import send_json, while_connected
 from .search_engine_tools import EngineTools, nobody_served
 
@@ -28,8 +28,8 @@ class TavilySearchRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         context = context_of(scope)
-        raw = await read_body(receive, scope, self._house.config.server)
-        asked = tavily.decode_search(raw, datetime.now(UTC).date())
+        today = datetime.now(UTC).date()
+        asked = await decoded_body(receive, scope, self._house.config.server, tavily.decode_search, today)
         await while_connected(receive, self._serve(context, send, asked), context.observer)
 
     async def _serve(self, context: RequestContext, send: Send, asked: TavilySearch) -> None:
@@ -49,7 +49,7 @@ class TavilyExtractRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         context = context_of(scope)
-        asked = tavily.decode_extract(await read_body(receive, scope, self._house.config.server))
+        asked = await decoded_body(receive, scope, self._house.config.server, tavily.decode_extract)
         await while_connected(receive, self._serve(context, send, asked), context.observer)
 
     async def _serve(self, context: RequestContext, send: Send, asked: TavilyExtract) -> None:

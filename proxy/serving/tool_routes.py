@@ -26,7 +26,7 @@ from ..house import House
 from ..values.errors import RequestError, refuse, too_long
 from ..values.language import accepted_language, primary_language
 from ..values.request import json_object
-from .bodies import read_body
+from .bodies import decoded_body
 from .delivery import send_json, while_connected
 from .telling import RunningTool
 
@@ -45,7 +45,7 @@ class SearchRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         context = context_of(scope)
-        given = _load(await read_body(receive, scope, self._house.config.server), _SEARCH_FIELDS)
+        given = await decoded_body(receive, scope, self._house.config.server, _load, _SEARCH_FIELDS)
         await while_connected(receive, self._serve(context, send, given), context.observer)
 
     async def _serve(self, context: RequestContext, send: Send, given: dict[str, Any]) -> None:
@@ -76,7 +76,7 @@ class OpenRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         context = context_of(scope)
-        given = _load(await read_body(receive, scope, self._house.config.server), _OPEN_FIELDS)
+        given = await decoded_body(receive, scope, self._house.config.server, _load, _OPEN_FIELDS)
         await while_connected(receive, self._serve(context, send, given), context.observer)
 
     async def _serve(self, context: RequestContext, send: Send, given: dict[str, Any]) -> None:

@@ -75,6 +75,11 @@ class Profile:
         return fit
 
     @property
+    def reads_messages(self) -> bool:
+        """Does it look at each message of some request?"""
+        return self._changes_messages or not self.bare_history or self.last_round == "flatten"
+
+    @property
     def _changes_messages(self) -> bool:
         return self.message_fields is not None or self.short_ids or not (self.developer and self.call_fields)
 

@@ -9,15 +9,19 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
+
+from providers.apart import WORTH_A_THREAD, in_thread
 
 from ..config.upstreams import UpstreamConfig
 from ..values.events import Event, EventBatches, Failed, Replan, TakeBatch, feed_of
+from ..values.messages import calls_in
 from ..values.portions import is_much, portions
 from ..watching.contents import LONGEST_NAME, Contents, printable
 from .leaks import recovered
 from .learned import NOTHING, Lesson, lesson_in, refuses_tools
-from .profiles import speaks_of_tools
+from .profiles import Profile, speaks_of_tools
 from .prompted import prompted
 from .repairs import AnswerRepair
 
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("groundwire")
 
+_OF_MESSAGE = 300  # characters of text that cost as much as a message, a part of one or a call
+_OF_TOOL = 1000  # and as a tool
 _MOST_LESSONS = 4  # parameters that one request may find out about
 
 
@@ -108,7 +114,7 @@ class Question:
         client, body = self._client, self._body
         settings, known = client.settings(self._model), client.learned.of(self._model)  # as this question goes by them
         in_words = known.tool_mode(settings.tool_calls) != "native" and speaks_of_tools(body)
-        fit = self._fitted(prompted(body) if in_words else body, settings, known)
+        fit = await self._fitted(settings, known, in_words=in_words)
         schemas = _schemas(body if self._known_tools is None else {"tools": self._known_tools})
         one = body.get("parallel_tool_calls") is False
         self._repair = AnswerRepair(schemas, client.off, in_words, one)
@@ -128,7 +134,7 @@ class Question:
                 self._decided = True
                 return [Replan(client.tool_mode(self._model), refused)]
             if no_tools:  # it may only quote the client, and what is learned holds for everybody
-                fit = self._fitted(prompted(body), settings, known)
+                fit = await self._fitted(settings, known, in_words=True)
                 self._repair = AnswerRepair(schemas, client.off, True, one)
                 continue
             lesson = lesson_in(refused, asked, self._headers.values()) if tries < _MOST_LESSONS else None
@@ -141,12 +147,12 @@ class Question:
         self._decided = True
         return self._begin_to_mend(batch) or await self._read_on()
 
-    def _fitted(self, body: dict[str, Any], settings: UpstreamConfig, known: Lesson) -> dict[str, Any]:
+    async def _fitted(self, settings: UpstreamConfig, known: Lesson, *, in_words: bool) -> dict[str, Any]:
         """The body as this model's server takes it, by all that is known."""
-        fit = self._client.profile(self._model).fitted(body)
-        if settings.drop:
-            fit = {key: value for key, value in fit.items() if key not in settings.drop}
-        return known.fitted(fit) if known.changes_requests else fit
+        profile = self._client.profile(self._model)
+        make = partial(_fitted, self._body, profile, settings, known, in_words=in_words)
+        is_long = (in_words or profile.reads_messages or bool(known.drop_in_messages)) and _is_long(self._body)
+        return await in_thread(make) if is_long else make()
 
     def _takes_no_tools(self, failed: Failed, asked: Mapping[str, Any]) -> Literal["", "perhaps", "surely"]:
         """Is this a refusal of tools?"""
@@ -177,6 +183,34 @@ class Question:
                 log.info("upstream %s: %s refuses %s: left out for an hour", self._client.name, named, names)
         elif untried and not worked and not learned.of(model).proven:
             learned.forget_mode(model)
+
+
+def _fitted(
+    body: dict[str, Any], profile: Profile, settings: UpstreamConfig, known: Lesson, *, in_words: bool
+) -> dict[str, Any]:
+    fit = profile.fitted(prompted(body) if in_words else body)
+    if settings.drop:
+        fit = {key: value for key, value in fit.items() if key not in settings.drop}
+    return known.fitted(fit) if known.changes_requests else fit
+
+
+def _is_long(body: Mapping[str, Any]) -> bool:
+    """Does it take some milliseconds to put it in another form?"""
+    size = _OF_TOOL * len(body.get("tools") or ())
+    for message in body["messages"]:
+        content = message.get("content")
+        size += _OF_MESSAGE + (len(content) if type(content) is str else _OF_MESSAGE * _count(content))
+        for call in calls_in(message):
+            function = call.get("function")
+            arguments = function.get("arguments") if type(function) is dict else None
+            size += _OF_MESSAGE + (len(arguments) if type(arguments) is str else 0)
+        if size >= WORTH_A_THREAD:
+            return True
+    return size >= WORTH_A_THREAD
+
+
+def _count(entries: object) -> int:
+    return len(entries) if type(entries) is list else 0
 
 
 def _schemas(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping, Sized
 from dataclasses import field
 from typing import Any, Literal
 
-import orjson
-
 from providers.records import dataclass
 from providers.urls import domain_of
 from tools.ledger import KnownSource
@@ -79,15 +77,13 @@ class ChatRequest:
     left_out: tuple[str, ...] = ()  # types of tools that only their vendor can run: the model sees none of them
     longest_quote: int = LONGEST_QUOTE  # of what a citation rests on, as its API has it
     wants_no_tools: bool = False  # did the client say in so many words that it has none?
+    is_long: bool = False  # is work on all of it for a thread?
 
 
 def json_object(raw: bytes) -> dict[str, Any]:
     """A body as every endpoint takes it."""
     try:
-        body = patient_json.read(raw) if patient_json.is_of_many_parts(raw) else orjson.loads(raw)
-    except patient_json.TooManyParts:
-        text = f"The request body is made of more than {patient_json.MOST_PARTS} objects and lists: send fewer."
-        raise refuse(400, text, code="too_many_parts") from None
+        body = patient_json.loads(raw)
     except ValueError as error:
         raise refuse(400, f"The request body is not valid JSON: {error}.", code="invalid_json") from None
     if type(body) is not dict:

@@ -1,7 +1,8 @@
-"""Bodies that grow: four times as much of a body costs about four times as much.
+"""Bodies that grow: four times as much of a body costs about four times as much, the event loop is left to others
+meanwhile, and what has too many parts is refused before it is parsed.
 
 Nothing here is measured in seconds of a clock. What is compared is the processor's time that the server's process took
-for two sizes of one shape.
+for two sizes of one shape, or that of its first thread, which is the event loop, with that of all its threads.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tests.fakes.model import ModelServer, text
 
 CLIENT = httpx.Client(timeout=300)
 JSON = {"content-type": "application/json"}
+MOST_PARTS = 400_000
 WORDS = "word " * 10
 ASKED = {"role": "user", "content": "And?"}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
@@ -176,3 +178,109 @@ def test_four_times_as_much_costs_about_four_times_as_much(growing: Groundwire, 
     little, much = (min(cost(growing, model, body(n))[1] for _ in range(3)) for n in (first, 4 * first))
     # Twice as much and 30 ms are for whatever else is at work; the square would be sixteen times as much.
     assert much < 8 * little + 30_000_000
+
+
+LONG: dict[str, Body] = {
+    "user messages, tools in words": with_tools("user", "prompted")(18_000),
+    "user messages, searched first": with_tools("user", "none")(18_000),
+    "assistant messages": with_tools("assistant", "m")(18_000),
+    "assistant items": responses([*spoken("assistant", 18_000), ASKED]),
+    "tools in words": chat(
+        [ASKED], "prompted", tools=[{"type": "function", "function": {"name": f"f{i}"}} for i in range(2000)]
+    ),
+    "100 KB of backticks": answered("`x")(49_000),
+    "10 KB of backticks": answered("`x")(5000),
+    "escaped backticks": answered("`é")(5000),
+}
+
+
+@linux
+@pytest.mark.parametrize("shape", LONG)
+def test_the_event_loop_does_the_least_of_it(growing: Groundwire, model: ModelServer, shape: str) -> None:
+    """Where all that one request needs is done by the event loop, nobody else is served meanwhile."""
+    costs = [cost(growing, model, LONG[shape]) for _ in range(3)]
+    assert min(loop / all_of_it for loop, all_of_it in costs) < 0.6
+
+
+# Too many parts
+
+TAKEN = {
+    "model": "m",
+    "max_tokens": 9,
+    "messages": [ASKED],
+    "input": "Hello",
+    "query": "sky",
+    "url": "https://a.example/",
+}
+ENDPOINTS = (
+    "/chat/completions",
+    "/responses",
+    "/messages",
+    "/messages/count_tokens",
+    "/embeddings",
+    "/search",
+    "/open",
+)
+
+
+def with_entries(count: int, entry: bytes = b"1,", end: bytes = b"1]}") -> bytes:
+    """A body of that many values more than usual."""
+    return json.dumps(TAKEN).encode()[:-1] + b', "x": [' + entry * count + end
+
+
+@pytest.mark.parametrize("path", [*ENDPOINTS, "/alpha/search"])
+def test_too_many_parts_are_refused_everywhere(proxy: Groundwire, model: ModelServer, path: str) -> None:
+    model.script(text("Hello."))
+    answer = CLIENT.post(proxy.url + path, content=with_entries(MOST_PARTS), headers=JSON)
+    assert answer.status_code == 400
+    told = answer.json()
+    assert told["error"]["code"] == "too_many_parts"
+    assert told["error"]["message"].startswith("The request body holds more than 400000 JSON values: send fewer")
+    assert (told.get("type") == "error") == path.startswith("/messages")  # in the shape of the API that was asked
+    assert model.requests == []
+
+
+@pytest.mark.parametrize("path", ["/search", "/extract", "/mcp"])
+def test_too_many_parts_are_refused_beside_v1(proxy: Groundwire, path: str) -> None:
+    root = proxy.url.removesuffix("/v1")
+    answer = CLIENT.post(root + path, content=with_entries(MOST_PARTS), headers=JSON)
+    assert answer.status_code == 400
+    assert "more than 400000 JSON values" in answer.text
+
+
+def test_too_many_parts_are_refused_before_they_are_parsed(proxy: Groundwire) -> None:
+    """What is no JSON after all is not found out."""
+    answer = CLIENT.post(f"{proxy.url}/chat/completions", content=with_entries(MOST_PARTS, end=b"oh"), headers=JSON)
+    assert answer.json()["error"]["code"] == "too_many_parts"
+    few = CLIENT.post(f"{proxy.url}/chat/completions", content=with_entries(MOST_PARTS - 100, end=b"oh"), headers=JSON)
+    assert few.json()["error"]["code"] == "invalid_json"
+
+
+@pytest.mark.parametrize(
+    ("entry", "parts"), [(b"1,", 1), (b'"a",', 1), (b"[],", 1), (b'{"a": [ ]},', 2), (b"[[1]],", 3)]
+)
+def test_parts_are_the_values_of_a_body(proxy: Groundwire, model: ModelServer, entry: bytes, parts: int) -> None:
+    model.script(text("Hello."))
+    for count, status in ((MOST_PARTS // parts - 30, 200), (MOST_PARTS // parts + 1, 400)):
+        answer = CLIENT.post(f"{proxy.url}/chat/completions", content=with_entries(count, entry), headers=JSON)
+        assert answer.status_code == status, answer.text[:200]
+
+
+@pytest.mark.parametrize(
+    "said", ["one, two, [three], {four}\n", 'a["b", "c"], {"d": "e\\\\"}\\', "\\", '"', '\\\\",['], ids=repr
+)
+def test_what_stands_in_a_text_is_no_part(proxy: Groundwire, model: ModelServer, said: str) -> None:
+    model.script(text("Hello."))
+    for before in range(2):  # a slice of what is counted may begin anywhere in an escape
+        body = {"model": "m", "messages": [{"role": "user", "content": "x" * before + said * (3_000_000 // len(said))}]}
+        answer = CLIENT.post(f"{proxy.url}/chat/completions", json=body)
+        assert answer.status_code == 200, answer.text[:200]
+
+
+def test_a_form_has_no_parts(proxy: Groundwire, model: ModelServer) -> None:
+    """Sound and pictures hold any bytes."""
+    model.script(text("Hello."))
+    form = {"model": (None, "m"), "file": ("a.wav", b',[{"' * 1_000_000, "audio/wav")}
+    answer = CLIENT.post(f"{proxy.url}/audio/transcriptions", files=form)
+    assert "too_many_parts" not in answer.text
+    assert model.raw

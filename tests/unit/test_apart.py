@@ -11,9 +11,6 @@ from hypothesis import strategies as st
 from providers.apart import WORTH_A_THREAD, apart
 from providers.text.stretches import STRETCH
 from proxy.answering.decoration import _highest_number, strip_decoration
-from proxy.values.errors import RequestError
-from proxy.values.patient_json import MOST_PARTS
-from proxy.values.request import json_object
 
 BITS = ["[[1]](https://a.example/x)", "[2]", "[31, 7]", "【44】", "word ", "\n", " ", "[[", "](", "[1](", "日本"]
 
@@ -50,10 +47,3 @@ def test_a_long_answer_of_ours_is_stripped_as_a_short_one() -> None:
     )
     assert once == "Cats purr [1]. Dogs bark [2].\n"
     assert often == once * 4000
-
-
-def test_a_body_of_brackets_is_refused_and_a_text_of_brackets_is_not() -> None:
-    brackets = b"[]," * (MOST_PARTS + 1)
-    with pytest.raises(RequestError, match="objects and lists"):
-        json_object(b'{"x":[' + brackets + b"0]}")
-    assert len(json_object(b'{"x":"' + brackets + b'\\"[{"}')["x"]) == len(brackets) + 3

@@ -9,7 +9,7 @@ from functools import partial
 
 import orjson
 
-from providers.apart import WORTH_A_THREAD, in_thread
+from providers.apart import in_thread, is_worth_a_thread
 
 from ...answering.turns import keys_in
 from ...store.store import Store
@@ -37,12 +37,12 @@ class MessagesDialect:
         self._models = models
 
     async def decode(self, raw: bytes, owner: str, former: str = "") -> Decoded:
-        is_short = len(raw) < WORTH_A_THREAD
-        asked = decode(raw) if is_short else await in_thread(decode, raw)
+        is_long = is_worth_a_thread(raw)
+        asked = await in_thread(decode, raw) if is_long else decode(raw)
         model, accepted = await self._model(asked.model, owner, former)
         handles = Handles(await self._store.secret(), owner, former)
         read = partial(conversation, asked.system, asked.messages, asked.tools, handles)
-        talk = read() if is_short else await in_thread(read)
+        talk = await in_thread(read) if is_long else read()
         request = ChatRequest(
             {**asked.body, "model": model, "messages": talk.messages},
             asked.raw,
@@ -57,12 +57,14 @@ class MessagesDialect:
             left_out=asked.tools.left_out,
             longest_quote=LONGEST_QUOTE,
             wants_no_tools=asked.wants_no_tools,
+            is_long=is_long,
         )
 
         def writer() -> MessageWriter:
             return MessageWriter(Encoder(asked, handles))
 
-        ours = talk.sources or keys_in(talk.messages)  # nobody else could read these
+        keys = await in_thread(keys_in, talk.messages) if is_long else keys_in(talk.messages)
+        ours = talk.sources or keys  # nobody else could read these
         return Decoded(
             request, writer, forward_to="" if ours else "/messages", as_sent=True, hidden_turns=True, accepted=accepted
         )

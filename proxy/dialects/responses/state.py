@@ -211,16 +211,7 @@ class ResponseState:
         found = await get_of_either(self._store, _ITEM, owner, former, ids[:MOST_ITEMS])
         if not self._store.sure and not found.keys() >= set(needed):
             raise self._missing("An item of the input cannot be looked up.", "input")
-        known: dict[str, KnownItem] = {}
-        sources: dict[int, KnownSource] = {}
-        contested: set[int] = set()  # two answers gave the number to two pages: it stands for neither
-        for id_, data in found.items():
-            item, messages, round_id, place, cited = orjson.loads(data)
-            known[id_] = KnownItem(item, tuple(messages), round_id, place)
-            told = sources_from(cited)
-            contested |= {n for n in told if sources.setdefault(n, told[n]).url != told[n].url}
-            sources |= {n: source for n, source in told.items() if source.given}
-        return known, {n: source for n, source in sources.items() if n not in contested}
+        return await apart(sum(map(len, found.values())), _items_in, found)
 
     async def keep(
         self,
@@ -289,6 +280,19 @@ class ResponseState:
             return self.away()
         code = "previous_response_not_found" if param == "previous_response_id" else "not_found"
         return refuse(404, text, param=param, code=code)
+
+
+def _items_in(found: Mapping[str, bytes]) -> tuple[dict[str, KnownItem], dict[int, KnownSource]]:
+    known: dict[str, KnownItem] = {}
+    sources: dict[int, KnownSource] = {}
+    contested: set[int] = set()  # two answers gave the number to two pages: it stands for neither
+    for id_, data in found.items():
+        item, messages, round_id, place, cited = orjson.loads(data)
+        known[id_] = KnownItem(item, tuple(messages), round_id, place)
+        told = sources_from(cited)
+        contested |= {n for n in told if sources.setdefault(n, told[n]).url != told[n].url}
+        sources |= {n: source for n, source in told.items() if source.given}
+    return known, {n: source for n, source in sources.items() if n not in contested}
 
 
 def _check_that_it_ended(stored: StoredResponse, param: str) -> None:
