@@ -38,6 +38,7 @@ from .rows import as_author, as_day, as_score, is_web, links_in, parsed, records
 from .web import connections
 from .web.answer import ReadTimeout, WireError
 from .web.body import ACCEPTED
+from .web.certificate_errors import certificate_trouble
 from .web.egress import DIRECT, WANTS_CREDENTIALS, Egress, Failing, happening
 from .web.plain import first_heading
 from .web.service_wire import ServiceAnswer, ServiceWire
@@ -133,16 +134,21 @@ class ServiceApi:
         if isinstance(error, TimeoutError):
             return self._late()
         if isinstance(error, connections.ProxyFailed):
-            return self._stopped(error.kind)
+            trouble = certificate_trouble(error)
+            return self._stopped(
+                error.kind, f"has a certificate that is not valid: {trouble.problem}" if trouble else ""
+            )
+        if trouble := certificate_trouble(error):
+            return Unavailable(f"{self._service} {trouble.sentence}", advice=trouble.advice)
         # The text of such an error may hold the address; its class says enough.
         return Unavailable(f"{self._service} cannot be reached ({type(error).__name__})")
 
     def _late(self) -> TimedOut:
         return TimedOut(f"{self._service} did not answer within {self._timeout:g} s")
 
-    def _stopped(self, trouble: Failing) -> ProxyFailed:
+    def _stopped(self, trouble: Failing, happened: str = "") -> ProxyFailed:
         assert self._proxy is not None
-        sentence = f"the proxy before {self._service} {happening(trouble)}"
+        sentence = f"the proxy before {self._service} {happened or happening(trouble)}"
         return ProxyFailed(sentence, advice=self._proxy.remedy(trouble))
 
     def decode(self, answer: ServiceAnswer) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from ..places import Places, PlacesByHost
 from ..records import dataclass
 from .answer import ReadTimeout
 from .body import ACCEPTED, BadBody, BoundedBody
+from .certificate_errors import certificate_trouble
 from .certificates import trusted
 from .guard import Guard, Target
 from .names import resolve_host
@@ -235,7 +236,8 @@ def _translated() -> Iterator[None]:
     except BadBody as error:
         raise Unavailable(f"the page {error}") from error
     except OSError as error:
-        raise Unavailable(UNREACHABLE) from error
+        trouble = certificate_trouble(error)
+        raise Unavailable(UNREACHABLE, advice=trouble.advice if trouble else "") from error
 
 
 def _next_url(target: Target, response: httpcore.Response) -> str:

@@ -173,7 +173,9 @@ def _upstream_trouble(config: UpstreamConfig, failed: Failed, egress: Egress) ->
     said = str(failed.error["message"])
     code = str(failed.error.get("code"))
     if code.startswith("upstream_"):
-        detail = said.partition(". ")[0]  # what comes after it is advice, and ours is meant for this upstream
+        detail, _, advice = said.partition(". ")  # ours is meant for this upstream, but a certificate has its own
+        if code == "upstream_tls" and advice:
+            return Trouble(detail, f"{advice[0].lower()}{advice[1:].rstrip('.')}")
     else:
         detail, code = f"HTTP {failed.status}: {said}", str(failed.status)
     return Trouble(detail, remedies.for_upstream(config, code, egress))

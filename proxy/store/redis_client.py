@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 import time
 from collections.abc import Callable
 from typing import Any
@@ -26,6 +25,8 @@ from redis.exceptions import (
     ResponseError,
 )
 from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from providers.web.certificate_errors import certificate_trouble
 
 from ..config.redis_address import RedisAddress
 from .store import LogThrottle
@@ -193,8 +194,8 @@ def _connections(address: RedisAddress, connect_timeout: float, answer_timeout: 
 
 def _reason(error: Exception) -> str:
     """Our own words: the library's may hold what it was given."""
-    if isinstance(error.__cause__ or error.__context__, ssl.SSLCertVerificationError):
-        return "has a certificate that is not trusted here"
+    if trouble := certificate_trouble(error):
+        return trouble.sentence
     match error:
         case AuthenticationError() | AuthorizationError() | NoPermissionError():
             return "refuses the user or the password"

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from providers.text.patterns import pattern
+from providers.web.certificate_errors import certificate_trouble
 from providers.web.egress import Failing, happening
 
 from ..values.errors import failure
@@ -78,12 +79,19 @@ def proxy_failed(upstream: str, kind: Failing, error: BaseException) -> Failed:
     """The proxy on the way to an upstream stopped it, and `error` says so."""
     if kind == "unreachable" and lacks_descriptors([error, *filter(None, [error.__cause__])]):
         return overloaded()
-    text = f"The proxy before upstream '{upstream}' {happening(kind)}."
+    trouble = certificate_trouble(error)
+    happened = trouble.sentence if trouble else happening(kind)
+    text = f"The proxy before upstream '{upstream}' {happened}."
     return failure(502, text, code=_PROXY[kind], retry=kind == "unreachable")
 
 
-def not_trusted(upstream: str) -> Failed:
-    return failure(502, f"The certificate of upstream '{upstream}' is not valid.", code="upstream_tls")
+def not_trusted(upstream: str, error: BaseException | None = None) -> Failed:
+    """`error` says what is wrong with it. What to do about that follows it, as in `unreachable`."""
+    trouble = certificate_trouble(error)
+    text = f"The certificate of upstream '{upstream}' is not valid"
+    if trouble is not None:
+        text = f"{text}: {trouble.problem}. {trouble.advice[0].upper()}{trouble.advice[1:]}"
+    return failure(502, f"{text}.", code="upstream_tls")
 
 
 def overloaded() -> Failed:

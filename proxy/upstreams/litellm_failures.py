@@ -89,7 +89,7 @@ def _broken_line(chain: Sequence[BaseException], upstream: str, begun: bool) -> 
     if _holds(chain, EventTooLong):
         return too_large()
     if _holds(chain, ssl.SSLError, aiohttp.ClientSSLError):
-        return not_trusted(upstream)
+        return not_trusted(upstream, chain[0])
     if _holds(chain, httpx.ConnectError, aiohttp.ClientConnectorError):
         return overloaded() if lacks_descriptors(chain) else unreachable(upstream)
     if _holds(chain, httpx.TransportError, aiohttp.ClientPayloadError):

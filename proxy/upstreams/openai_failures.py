@@ -85,7 +85,7 @@ class ServerFailures:
         if isinstance(error, TimeoutError):
             return timed_out(self._name)
         if isinstance(error, NotTrusted):
-            return not_trusted(self._name)
+            return not_trusted(self._name, error)
         if isinstance(error, NotConnected):
             return overloaded() if lacks_descriptors([error]) else unreachable(self._name)
         if isinstance(error, EventTooLong):
