@@ -269,3 +269,15 @@ def test_what_is_counted_is_the_sum_of_all_rounds(proxy: Groundwire, model: Mode
     model.script(*SCRIPTS["two rounds with a preamble"][0])
     seen = by_responses(proxy)
     assert (seen.tokens, seen.searches) == ((40, 20, 60, 16, 8), 2)
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+def test_code_left_open_in_one_message_hides_no_link_in_the_next(
+    config: dict[str, Any], model: ModelServer, stream: bool
+) -> None:
+    """A response shows each message by itself: what is code in the first is none in the second."""
+    model.script(Turn(text=["```\nplan\n"], calls=[SEARCH]), text("See [here](https://evil.example/?q=1)."))
+    with Groundwire({**config, "citations": {"strip_foreign": True}}) as stripping:
+        answer = post(stripping, "responses", input=QUESTION, stream=stream)
+    assert "evil.example" in answer.text
+    assert "evil.example/?q" not in answer.text

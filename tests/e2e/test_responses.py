@@ -440,14 +440,3 @@ def test_search_first(wordy: Groundwire, model: ModelServer, stream: bool) -> No
     again = respond(wordy, "Thanks a lot", stream=stream, model="none", previous_response_id=response["id"])
     assert text_of(again) == f"As said {LINK}."
     assert last_read(model) == [USER, "assistant Scattering [1].", "user Thanks a lot"]
-
-
-@BOTH_WAYS
-def test_code_left_open_in_one_message_hides_no_link_in_the_next(
-    config: dict[str, Any], model: ModelServer, stream: bool
-) -> None:
-    """Each message is shown by itself: what is code in the first is none in the second."""
-    model.script(Turn(text=["```\nplan\n"], calls=SEARCH.calls), text("See [here](https://evil.example/?q=1)."))
-    with Groundwire({**config, "citations": {"strip_foreign": True}}) as stripping:
-        response = respond(stripping, stream=stream)
-    assert "evil.example/?q" not in text_of(response)
