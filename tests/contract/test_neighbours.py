@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
 
@@ -70,21 +70,16 @@ async def processes(
             await process.close()
 
 
-@pytest.fixture
-def heard(caplog: pytest.LogCaptureFixture) -> Callable[[], bool]:
-    """Whether a process was told by another. Who found out by itself says something else."""
-    caplog.set_level("INFO")
-    return lambda: "provider a is left alone for" in caplog.text
+async def has_heard(process: Process) -> None:
+    """Until a process that did not find out by itself leaves the provider alone."""
+    await until(lambda: process.gateway.resting("a"))
 
 
-Heard = Callable[[], bool]
-
-
-async def test_who_one_left_alone_is_left_alone_by_all(redis: RedisServer, heard: Heard) -> None:
+async def test_who_one_left_alone_is_left_alone_by_all(redis: RedisServer) -> None:
     engine = Engine(errors.RateLimited("slow down", retry_after=600))
     async with processes(redis, engine) as (one, two):
         assert "slow down" in await one.search()
-        await until(heard)
+        await has_heard(two)
         for process in (one, two):
             resting = process.gateway.resting("a")
             assert resting is not None
@@ -96,42 +91,42 @@ async def test_who_one_left_alone_is_left_alone_by_all(redis: RedisServer, heard
         assert (one.cooled, two.cooled) == (["a"], []), "it began once"
 
 
-async def test_one_that_has_asked_before_hears_of_it_too(redis: RedisServer, heard: Heard) -> None:
+async def test_one_that_has_asked_before_hears_of_it_too(redis: RedisServer) -> None:
     engine = Engine()
     async with processes(redis, engine) as (one, two):
         assert (await one.search("1"), await two.search("2")) == ("a", "a")
         engine.outcome = errors.Unavailable("down")
         assert "down" in await one.search("3")
-        await until(heard)
+        await has_heard(two)
         assert "cooling down" in await two.search("4")
         assert len(engine.asked) == 3
 
 
-async def test_who_comes_later_hears_of_it(redis: RedisServer, heard: Heard) -> None:
+async def test_who_comes_later_hears_of_it(redis: RedisServer) -> None:
     engine = Engine(errors.QuotaExceeded("used up"))
     async with processes(redis, engine, ["s"]) as (one,):
         await one.search()
         await until(redis.names)
         async with processes(redis, engine, ["s"]) as (late,):
-            await until(heard)
+            await has_heard(late)
             assert "cooling down" in await late.search()
     assert len(engine.asked) == 1
 
 
-async def test_others_who_ask_other_providers_do_not_hear_of_it(redis: RedisServer, heard: Heard) -> None:
+async def test_others_who_ask_other_providers_do_not_hear_of_it(redis: RedisServer) -> None:
     engine = Engine(errors.RateLimited("slow down", retry_after=600))
-    async with processes(redis, engine, ("s", "s", "other")) as (one, _, other):
+    async with processes(redis, engine, ("s", "s", "other")) as (one, two, other):
         await one.search()
-        await until(heard)
+        await has_heard(two)
         engine.outcome = None
         assert await other.search() == "a"
 
 
-async def test_what_is_over_is_over_for_all(redis: RedisServer, heard: Heard) -> None:
+async def test_what_is_over_is_over_for_all(redis: RedisServer) -> None:
     engine = Engine(errors.RateLimited("slow down", retry_after=2))
     async with processes(redis, engine) as (one, two):
         await one.search()
-        await until(heard)
+        await has_heard(two)
         engine.outcome = None
         for process in (one, two):
             async with asyncio.timeout(10):
