@@ -18,6 +18,7 @@ from .marker_reader import MarkerReader, special_in
 from .source_texts import SourceTexts
 
 _MOST_PASSED = 256  # pieces of text that nobody has looked at yet
+_MOST_UNREAD = 4000  # characters of these: some milliseconds of work, where they are hostile
 _PROSE_BEGINS = re.compile(r"\s*[^\s{\[]")  # an answer that begins like a JSON object or list may be one
 
 
@@ -49,6 +50,7 @@ class Citer:
         self._plain = False  # does text without a special character just pass? Not before it is known to be prose
         self._passed: list[str] = []  # that the reader does not know yet
         self._enabled = enabled
+        self._unread = 0  # characters of these
         self._passes_all = not enabled
 
     @property
@@ -72,7 +74,8 @@ class Citer:
             return False
         self._plain = True
         self._passed.append(text)
-        if len(self._passed) > _MOST_PASSED:
+        self._unread += len(text)
+        if len(self._passed) > _MOST_PASSED or self._unread > _MOST_UNREAD:
             self._informed_reader()
         return True
 
@@ -121,6 +124,7 @@ class Citer:
         if self._passed:
             self._reader.pass_on("".join(self._passed))
             self._passed.clear()
+            self._unread = 0
         return self._reader
 
     def _follow(self, reader: MarkerReader, out: list[TextDelta | Citation]) -> list[TextDelta | Citation]:
