@@ -207,8 +207,8 @@ PARTS: dict[str, Callable[[str], object]] = {
     "repairs": fed(lambda: Repaired(prompted=False), 5),
     "thoughts in pieces": fed(ThoughtReader, 5, "<think>"),
     "thoughts of a history": lambda text: without_thinking(text + "</think>"),
-    "citer": fed(citer),
-    "citer in pieces": fed(citer, 5),
+    "citer": fed(citer, begun="So [1]. "),  # plain text alone would be read later
+    "citer in pieces": fed(citer, 5, "So [1]. "),
     "marks of sentences in pieces": fed(marking_citer, 5),
     "foreign links": fed(Linked),
     "foreign links in pieces": fed(Linked, 5),
