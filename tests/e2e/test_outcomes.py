@@ -21,7 +21,7 @@ from tests.fakes.model import ModelServer, Turn, text
 from tests.fakes.raw_client import chat_request, connect
 from tests.fakes.samples import Samples
 
-CLIENT = httpx.Client(timeout=20, limits=httpx.Limits(max_keepalive_connections=0))
+CLIENT = httpx.Client(timeout=60, limits=httpx.Limits(max_keepalive_connections=0))
 ADMIN = {"authorization": "Bearer key-admin"}
 LONG = Turn(text=["word ", *["x" * 100_000] * 300])
 HELD = text("word ", "word ", end="hang", finish=None, usage=None)
@@ -182,21 +182,22 @@ def audit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def ended(config: dict[str, Any], model: ModelServer, collector: Collector, audit: Path) -> Iterator[Groundwire]:
-    """A server on which all of them have happened."""
+def ended(
+    config: dict[str, Any], model: ModelServer, collector: Collector, audit: Path
+) -> Iterator[dict[str, Groundwire]]:
+    """The servers on which all of them have happened, by the name of the end: one with a short time for answers."""
     keys = [{"key": f"key-{name}", "name": name} for name in ENDS]
-    server = {
-        "keys": [*keys, {"key": "key-admin", "name": "admin", "admin": True}],
-        "write_timeout": 0.5,
-        "request_timeout": 5.0,
-    }
+    server = {"keys": [*keys, {"key": "key-admin", "name": "admin", "admin": True}], "write_timeout": 0.5}
     upstreams = [{**config["upstreams"][0], "models": list(ENDS), "retries": 0}]
     upstreams.append({**gone(), "models": ["gone/*"], "retries": 0})
     watching = {"audit": str(audit), "traces": {"endpoint": collector.url}}
-    with Groundwire({**config, "upstreams": upstreams, "server": server, **watching}) as proxy:
+    patient = {**config, "upstreams": upstreams, "server": server, **watching}
+    hasty = {**patient, "server": {**server, "request_timeout": 1.0}, "audit": f"{audit}.hasty"}
+    with Groundwire(patient) as proxy, Groundwire(hasty) as other:
+        servers = {name: other if name.startswith("late") else proxy for name in ENDS}
         with ThreadPoolExecutor(len(ENDS)) as clients:
-            list(clients.map(lambda name: ENDS[name][0](Asked(proxy, model, name)), ENDS))
-        yield proxy
+            list(clients.map(lambda name: ENDS[name][0](Asked(servers[name], model, name)), ENDS))
+        yield servers
 
 
 def logged(proxy: Groundwire, name: str) -> dict[str, str]:
@@ -211,31 +212,33 @@ def logged(proxy: Groundwire, name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", ENDS)
-def test_all_say_the_same_of_an_end(ended: Groundwire, collector: Collector, audit: Path, name: str) -> None:
+def test_all_say_the_same_of_an_end(ended: dict[str, Groundwire], collector: Collector, audit: Path, name: str) -> None:
     _, outcome, ending = ENDS[name]
-    line = logged(ended, name)
+    proxy, file = ended[name], Path(f"{audit}.hasty") if name.startswith("late") else audit
+    line = logged(proxy, name)
     assert line["outcome"] == outcome
     request_id = line["request"]
-    recent = CLIENT.get(f"{ended.url}/groundwire/requests/{request_id}", headers=ADMIN).json()
+    recent = CLIENT.get(f"{proxy.url}/groundwire/requests/{request_id}", headers=ADMIN).json()
     assert recent["outcome"] == outcome
-    (audited,) = eventually(lambda: [text for text in audit.read_text().splitlines() if request_id in text])
+    (audited,) = eventually(lambda: [text for text in file.read_text().splitlines() if request_id in text])
     assert json.loads(audited)["outcome"] == outcome
     span = collector.trace_of(request_id)[""]
     assert span.attributes["groundwire.outcome"] == outcome
     assert span.failed == (ending == "failed")
     assert span.attributes.get("error.type") == (outcome if span.failed else None)
-    rows = CLIENT.get(f"{ended.url}/groundwire/usage", params={"key": name}, headers=ADMIN).json()["data"]
+    rows = CLIENT.get(f"{proxy.url}/groundwire/usage", params={"key": name}, headers=ADMIN).json()["data"]
     assert sum(row["failed"] for row in rows) == (ending in ("refused", "failed"))
 
 
-def test_and_the_metrics_count_them_so(ended: Groundwire) -> None:
-    for name in ENDS:
-        logged(ended, name)
+def test_and_the_metrics_count_them_so(ended: dict[str, Groundwire]) -> None:
+    for name, proxy in ended.items():
+        logged(proxy, name)
     counted: Counter[str] = Counter()
-    samples = Samples(CLIENT.get(f"{ended.root}/metrics", headers=ADMIN).content)
-    for (metric, labels), value in samples.values.items():
-        if metric == "groundwire_requests_total" and dict(labels)["dialect"] != "http":
-            counted[dict(labels)["outcome"]] += int(value)
+    for root in {proxy.root for proxy in ended.values()}:
+        samples = Samples(CLIENT.get(f"{root}/metrics", headers=ADMIN).content)
+        for (metric, labels), value in samples.values.items():
+            if metric == "groundwire_requests_total" and dict(labels)["dialect"] != "http":
+                counted[dict(labels)["outcome"]] += int(value)
     expected = Counter(ending for _, _, ending in ENDS.values())
     expected["ok"] += 1  # the request that cancelled a response
     assert counted == expected
