@@ -124,12 +124,16 @@ async def test_a_key_that_has_ended_is_not_known() -> None:
     assert not await client_keys.knows(identity)
 
 
-async def test_an_owner_has_the_name_that_the_store_agrees_on() -> None:
+@pytest.mark.parametrize("named", [False, True])
+async def test_an_owner_has_the_name_that_the_store_agrees_on(named: bool) -> None:
+    """A key's own name stays; then it is the former one that the store's secret makes."""
     secrets = Secrets()
-    client_keys = ClientKeys(keys(*KEYS), secrets)
+    given = KEYS[0] if named else {"key": KEYS[0]["key"]}
+    client_keys = ClientKeys(keys(given), secrets)
     identity = await client_keys.identify(HEADERS)
     secrets.now = b"another"
     assert not await client_keys.knows(identity)
     renamed = await client_keys.identify(HEADERS)
-    assert renamed.caller.owner != identity.caller.owner
+    assert (renamed.caller.owner == identity.caller.owner) == named
+    assert (renamed.caller.former == identity.caller.former) == (not named)
     assert await client_keys.knows(renamed)
