@@ -143,12 +143,12 @@ def _wanted(body: bytes) -> tuple[str, bool]:
 
 
 def _renamed(body: bytes, model: str) -> bytes:
-    """The body with the model's own name in place of its alias."""
+    """The body with the model's own name in place of its alias. One that can name no model stays as it is."""
     try:
-        return orjson.dumps({**loads(body), "model": model})
+        parsed = loads(body)
+        return orjson.dumps({**parsed, "model": model}) if isinstance(parsed, dict) else body
     except ValueError:
         found = _FORM_MODEL.search(body)
-        assert found is not None
-        return body[: found.start(1)] + model.encode() + body[found.end(1) :]
+        return body[: found.start(1)] + model.encode() + body[found.end(1) :] if found else body
     except orjson.JSONEncodeError:
         raise refuse(400, "The request body is nested too deeply.", code="invalid_json") from None

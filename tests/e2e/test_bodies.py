@@ -176,3 +176,16 @@ def test_calls_of_another_kind_are_nothing_to_put_in_words(
     answer = CLIENT.post(f"{profiled.url}/chat/completions", json={"model": mode, "messages": items, "tools": [tool]})
     assert answer.status_code == 200, answer.text
     assert all("tool_calls" not in message for message in model.requests[-1]["messages"])
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"5", b"[1]", b"words", b"[" * 100_000, b'{"a":' * 70_000], ids=lambda raw: raw[:9]
+)
+def test_a_forwarded_body_that_names_no_model_stays_as_it_is(model: ModelServer, raw: bytes) -> None:
+    """Under an alias for whatever model is named, too."""
+    upstream = {"name": "scripted", "type": "openai", "base_url": model.url}
+    model.script(text("Hello."))
+    with Groundwire({"upstreams": [upstream], "providers": [], "aliases": {"*": "scripted/m"}}) as proxy:
+        answer = CLIENT.post(f"{proxy.url}/embeddings", content=raw, headers={"content-type": "application/json"})
+        assert answer.status_code != 500, answer.text
+        assert raw in model.raw or answer.status_code == 502  # the scripted model reads no bodies that are too deep

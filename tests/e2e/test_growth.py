@@ -151,11 +151,11 @@ PICTURED = [{"type": "text", "text": WORDS}, {"type": "image_url", "image_url": 
 GROWING: dict[str, tuple[int, Callable[[int], Body]]] = {
     "user messages, tools in words": (4500, with_tools("user", "prompted")),
     "assistant messages, tools in words": (4500, with_tools("assistant", "prompted")),
-    "messages of parts, tools in words": (1500, with_tools("user", "prompted", PICTURED)),
+    "messages of parts, tools in words": (1000, with_tools("user", "prompted", PICTURED)),
     "user messages, searched first": (4500, with_tools("user", "none")),
     "user messages, anthropic": (4500, without_tools("anthropic")),
     "user messages, bedrock": (4500, without_tools("bedrock")),
-    "calls and results, tools in words": (2000, called_at_once),
+    "calls and results, tools in words": (1100, called_at_once),
     "required parameters, tools in words": (4000, required),
     "parameters that refer, tools in words": (4000, referring),
     "schemas of schemas, tools in words": (1, nested_all_of),
