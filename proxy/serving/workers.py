@@ -89,13 +89,19 @@ class Workers:
 
     def run(self, work: Work) -> int:
         self._work = work
-        signals, self._wake = socket.socketpair()
-        for end in (signals, self._wake):
-            end.setblocking(False)
-        signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
-        for number in _HEARD:
-            signal.signal(number, lambda *_: None)  # it is heard at the wakeup descriptor
-        self._signals = signals
+        self._signals, self._wake = socket.socketpair()
+        with self._signals, self._wake:
+            for end in (self._signals, self._wake):
+                end.setblocking(False)
+            signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
+            for number in _HEARD:
+                signal.signal(number, lambda *_: None)  # it is heard at the wakeup descriptor
+            try:
+                return self._run()
+            finally:
+                signal.set_wakeup_fd(-1)
+
+    def _run(self) -> int:
         gc.collect()
         gc.freeze()  # no collection of a worker touches what it shares with us
         self._start(0)
