@@ -98,11 +98,6 @@ def test_a_file_says_at_its_head_what_it_is(path: Path) -> None:
     assert len(ast.get_docstring(tree(path)) or "") > 20
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *TESTS, *SCRIPTS], ids=short)
-def test_a_file_is_a_room_not_a_hall(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 450
-
-
 @pytest.mark.parametrize("path", TESTS, ids=short)
 def test_tests_replace_nothing(path: Path) -> None:
     assert not [
