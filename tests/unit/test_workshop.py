@@ -23,7 +23,6 @@ STAIRS = ("store", "upstreams", "answering", "dialects", "serving", "cli")  # th
 HELD = ("values", "config", "callers", "watching")  # what any of these may hold, and imports none of them
 SOURCES = sorted(path for floor in FLOORS for path in (ROOT / floor).rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-SCRIPTS = sorted(path for folder in ("bench", "docs", ".ci") for path in (ROOT / folder).rglob("*.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
