@@ -71,8 +71,9 @@ def without_comments(text: str) -> str:
     kept, behind = [], 0  # behind: what has been read so far
     while end > 2 and (found := first_in(_BEGINS, text, behind)) and found.start() < end:
         if found[0] == "<!--":
-            kept.append(text[behind : found.start()])
-            behind = text.find("-->", found.end()) + 3
+            close = text.find("-->", found.end())
+            kept.append(text[behind : found.start() if close >= 0 else found.end()])
+            behind = close + 3 if close >= 0 else found.end()  # `<!-->` may be the last end, and ends nothing
             continue
         stop = _fence_end(text, found[1], found.end(), end) if found[1] else _span_end(text, found.end(), end)
         kept.append(text[behind:stop])

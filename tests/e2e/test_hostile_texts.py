@@ -65,6 +65,7 @@ SLOW_PAGES = {
     "marks": "\u0315\u0300" * 60_000,
     "double-marks": "\u0f73" * 60_000,
     "fences": "```\n" * 200_000 + "<!-- x -->",
+    "comments-that-end-nothing": "It is written <!--> or <!--->. " * 10,
     "stops": ". " * 400_000,
 }
 
