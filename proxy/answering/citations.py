@@ -69,6 +69,8 @@ class Citer:
     def passes(self, text: str) -> bool:
         """Is there nothing to cite in it, and nothing held before it? Then it goes on as it is."""
         if self._passes_all:
+            if text and self._written is not None:  # offsets count it, because a later round may cite
+                self._written.pass_on(text)
             return bool(text)
         if not text or not (self._plain or self._begins_prose(text)) or self._holds_special(text):
             return False

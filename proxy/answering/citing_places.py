@@ -71,12 +71,17 @@ _STATEMENT_MAY_END = pattern(r";[ \t\r]*")
 # A line that begins with markers is a sentence if a small word follows them; else it may be an item of a list.
 _BETWEEN_ROW = rf"(?:[{_BLANKS},;&]|{_JOINING_WORD})"
 _ROW = pattern(rf"(?:{_BETWEEN_ROW}{{0,6}}(?:{_BARE_NUMBERS.pattern}))*", re.IGNORECASE)
-_MAY_BE_ROW = pattern(rf"{_BETWEEN_ROW}*(?:[^\W\d_]*|[\[【][^\]】\s]{{0,8}})", re.IGNORECASE)
-_SMALL_WORD = pattern(rf"{_BETWEEN_ROW}*(?<=[{_BLANKS}])(?=[^\W\d_]{{2}})(\w++)(?![:=/(\[\\])")
+_MAY_BE_ROW = pattern(
+    rf"{_BETWEEN_ROW}*(?:['’]?[^\W\d_]*[{_BLANKS}]*|\[\[?[\d, ]{{0,12}}\]?|【[^】]{{0,8}})", re.IGNORECASE
+)
+# A word alone may be a choice or a chapter: `[1] yes`.
+_SMALL_WORD = pattern(
+    rf"{_BETWEEN_ROW}*(?:(?<=[{_BLANKS}])(?=[^\W\d_]{{2}})(\w++)(?![:=/(\[\\]|[{_BLANKS}]*(?:\n|\Z))|['’](s)(?=[{_BLANKS}]))"
+)
 _WORD = pattern(r"[^\W\d_]{2,}")
 _IS_WORDS = 3  # so many of them are a sentence, so far
 _SENTENCE_GOES_ON = frozenset((*".,;:!?)\n", ""))
-_LABEL = pattern(r"(?:^|[(*_])[*_ \t]*([^:：(*_]+)[*_]*[:：][*_]*\Z")
+_LABEL = pattern(r"(?:^|[(*_]|[.!?\])][ \t]+)[*_ \t]*([^:：(*_.!?\])]+)[*_]*[:：][*_]*\Z")
 _SOURCE_WORDS = pattern(rf"[{_BLANKS}]+[\w\"'“„«‘*\[<(「『《（【–—-]")
 
 _IDENTIFIER = pattern(r"(?<!\w)[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -209,7 +214,7 @@ class CitingPlaces:
         if not ended and _MAY_BE_ROW.fullmatch(behind):
             return None
         word = _SMALL_WORD.match(behind)
-        small = word is not None and word[1][0].islower()
+        small = word is not None and (word[1] or word[2])[0].islower()
         self._in_row = ".." not in head and (small or _is_unspaced(behind[:1]))
         return self._in_row
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.answering.citations import Citer
+from proxy.values.events import Citation, TextDelta
 from proxy.values.request import CitationStyle
-from tests.unit.test_citations import STYLES, every_way, expected
+from tests.unit.test_citations import KNOWN, STYLES, every_way, expected
 
 # Known numbers that are a part of their sentence: what is shown has to be the number of the same source everywhere.
 IN_SENTENCES = {
@@ -13,9 +15,13 @@ IN_SENTENCES = {
     "the first paragraph": ("[2] says so, [1] does too", "«2» says so, «1» does too"),
     "a row": ("[2] and [1] agree, as [3] does", "«2» and «1» agree, as «3» does"),
     "a row with commas": ("[2], [1] and [3] all agree", "«2», «1» and «3» all agree"),
-    "numbers in one bracket": ("[2, 1] agree", "«2»«1» agree"),
+    "numbers in one bracket": ("[2, 1] agree on it", "«2»«1» agree on it"),
     "other brackets": ("【2†source】 says so", "«2» says so"),
-    "an item": ("- [2] says so\n- [1] too", "- «2» says so\n- «1» too"),
+    "an item": ("- [2] says so\n- [1] does too", "- «2» says so\n- «1» does too"),
+    "a row with two in one bracket": ("[2][1, 3] say so.", "«2»«1»«3» say so."),
+    "a list with two in one bracket": ("[1], [2, 3] and others agree.", "«1», «2»«3» and others agree."),
+    "a genitive": ("Salty [2].\n\n[1]'s claim is wrong.", "Salty «2».\n\n«1»'s claim is wrong."),
+    "a label behind a sentence": ("Salty [2]. Source: [1]", "Salty «2». Source: «1»"),
     "emphasis": ("**[2]** says so and **[1] agrees**", "**«2»** says so and **«1» agrees**"),
     "Chinese": ("[2]指出，海是咸的。\n[1]说", "«2»指出，海是咸的。\n«1»说"),
     "a cell": ("| Sea | [2] says so |", "| Sea | «2» says so |"),
@@ -41,6 +47,11 @@ NOT_IN_SENTENCES = [
         ".. [1] see there",
     ),
     *("| a | [1] |", "(foo | [1])"),
+    *(
+        "Which one?\n\n[1] yes\n[2] no\n[3] maybe",
+        "Chapters:\n[1] introduction\n[2] methods \n",
+        "- [1] apples\n- [2] pears",
+    ),
 ]
 
 
@@ -62,3 +73,15 @@ def test_markers_in_no_sentence(text: str, style: CitationStyle) -> None:
     """Nor is the number changed: a program may read it."""
     begin, cited = every_way("So [3].\n\n", style)
     assert every_way("So [3].\n\n" + text, style) == (begin + text, cited)
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_text_that_looked_like_json_counts_in_the_offsets_of_the_next_round(style: CitationStyle) -> None:
+    before = ['{"a": 1} let me search', " and more text"]
+    citer = Citer(KNOWN.get, style)
+    events = [event for piece in before for event in citer.feed(piece)] + citer.end_round()
+    events += citer.feed("\n\nThe sea is salty [2].") + citer.flush()
+    said = "".join(event.text for event in events if isinstance(event, TextDelta))
+    (citation,) = [event for event in events if isinstance(event, Citation)]
+    assert said[: citation.start].rstrip().endswith("The sea is salty")
+    assert said[citation.end :] == "."
