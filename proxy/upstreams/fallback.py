@@ -114,9 +114,9 @@ class FallbackPlan:
         """The last events that a question brought. `said`: how many characters came before them."""
         last = batch[-1]
         if isinstance(last, Failed):
-            counted = tokens_refused(last)
-            if counted and not Sent(self._question).holds(str(counted)):  # else it may be the client's number
-                self._note_count(counted)
+            if counted := tokens_refused(last):
+                sent = Sent(self._question)
+                self._note_count(0 if sent.is_cut or sent.holds(str(counted)) else counted)  # the client's, perhaps
             self.note_failure(last.status, last.error.get("code"))
         elif isinstance(last, Finished):
             self._answered = True

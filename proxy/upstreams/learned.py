@@ -5,10 +5,8 @@ for an hour, and what it refuses only once doing without has worked.
 
 from __future__ import annotations
 
-import html
 import re
 import time
-import unicodedata
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
@@ -68,8 +66,8 @@ _ABOUT_TOOLS = pattern(
     r"|tools? param(?:eter)? requires",
     re.IGNORECASE,
 )
-_MOST_SENT = 500_000  # characters of a request that an error is compared with: a longer one teaches nothing
-_MOST_TEXTS = 20_000
+_MOST_SENT = 200_000  # characters of a request that an error is compared with, on the event loop: more teach nothing
+_MOST_TEXTS = 5000
 _DEEPEST = 40  # levels of JSON
 # What stands at these places of a request is the API's own word, not the client's.
 _API_KEYS = frozenset({"tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"})
@@ -78,8 +76,9 @@ _API_KEYS_OF_PARTS = frozenset(
 )
 _API_VALUES = frozenset({("role", "tool"), ("role", "function"), ("type", "function")})
 _PARTS = frozenset({"messages", "tools", "tool_calls", "tool_choice", "function"})
-_ESCAPED = pattern(r"\\+(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|[nrtbfv0])")
-_WORD = pattern(r"[^\W_]+")
+_ESCAPED = pattern(r"(?<!\\)\\++(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|[nrtbfv0])|&#?\w{1,8};")
+_WORD = pattern(r"[a-z0-9]+")
+_FOLDED = pattern("[ᴬ-ᵪ⁰-₟℀-⅏①-ⓩﬀ-ﬆ！-～𝐀-𝟿]")  # letters that a server may turn into plain ones
 _SET_OFF = pattern(r"[^\w\s.,-]+")  # quotation marks, brackets, colons: what stands behind one may be quoted
 
 
@@ -271,7 +270,11 @@ class Sent:
         self._add_fields(body, _API_KEYS)
         for value in headers:
             self._add(value)
-        self._too_much = self._left < 0 or len(self._texts) > _MOST_TEXTS
+
+    @property
+    def is_cut(self) -> bool:
+        """Is there more than these texts, so that it cannot be told what the request holds?"""
+        return self._left < 0 or len(self._texts) > _MOST_TEXTS
 
     def holds(self, said: str) -> bool:
         """Does all of it stand in one text of the request?"""
@@ -279,18 +282,18 @@ class Sent:
         return any(letters in text.replace(" ", "") for text in self._texts | self._fields)
 
     def may_supply(self, said: str, *, but_fields: bool = False) -> bool:
-        """Can a part of it be a text of the request, whole or cut at one end, or a quoted piece of one? `but_fields`:
-        other than the name of a field."""
+        """Can a part of it be a text of the request, whole or cut at one end, or a quoted piece of one? A single word
+        only whole: they stand in many texts. `but_fields`: other than the name of a field."""
         words = _words(said)
         runs = {" ".join(words[i:j]) for j in range(len(words) + 1) for i in range(j)}
-        tails = tuple(" ".join(words[i:]) for i in range(len(words)))
-        heads = tuple(" ".join(words[: i + 1]) for i in range(len(words)))
-        pieces = [f" {' '.join(inner)} " for piece in _SET_OFF.split(said) if (inner := _words(piece))]
-        quoted = pieces if len(pieces) > 1 else []
-        return self._too_much or any(
+        tails = tuple(" ".join(words[i:]) + " " for i in range(len(words) - 1))
+        heads = tuple(" " + " ".join(words[:i]) for i in range(2, len(words) + 1))
+        pieces = [_words(piece) for piece in _SET_OFF.split(said)]
+        quoted = [f" {' '.join(piece)} " for piece in pieces if len(piece) > 1] if len(pieces) > 1 else []
+        return self.is_cut or any(
             text in runs
-            or text.startswith(tails)
-            or text.endswith(heads)
+            or f"{text} ".startswith(tails)
+            or f" {text}".endswith(heads)
             or any(piece in f" {text} " for piece in quoted)
             for text in (self._texts if but_fields else self._texts | self._fields)
         )
@@ -298,6 +301,8 @@ class Sent:
     def _add_fields(self, part: Mapping[str, Any], api_keys: Collection[str]) -> None:
         """The body, a message, a tool, or a call."""
         for key, value in part.items():
+            if self.is_cut:
+                return
             if key not in api_keys:
                 self._note(self._fields, key)
             if key in _PARTS:
@@ -310,15 +315,17 @@ class Sent:
                 self._add(value)
 
     def _add(self, value: Any, depth: int = 0) -> None:
-        if self._left < 0 or len(self._texts) > _MOST_TEXTS:
+        if self.is_cut:
             return
         if depth > _DEEPEST:
             self._left = -1
         elif isinstance(value, str):
             self._note(self._texts, value)
-            if value.lstrip()[:1] in ("{", "["):  # the arguments of a call
+            if not self.is_cut and value.lstrip()[:1] in ("{", "["):  # the arguments of a call
                 with suppress(orjson.JSONDecodeError):
                     self._add(orjson.loads(value), depth + 1)
+        elif isinstance(value, int | float):
+            self._note(self._texts, str(value))
         elif isinstance(value, Mapping):
             for key, inner in value.items():
                 self._note(self._texts, str(key))
@@ -328,12 +335,12 @@ class Sent:
                 self._add(inner, depth + 1)
 
     def _note(self, texts: set[str], text: str) -> None:
-        self._left -= len(text)
+        self._left = -1 if _FOLDED.search(text) else self._left - len(text)
         if self._left >= 0 and (words := _words(text)):
             texts.add(" ".join(words))
 
 
 def _words(text: str) -> list[str]:
-    """In small letters, without the escapes of JSON, Python, HTML and addresses."""
+    """The plain letters and digits, small, without the escapes of JSON, Python, HTML and addresses."""
     text = _ESCAPED.sub(lambda found: chr(int(found[1] or found[2] or "20", 16)), text)
-    return _WORD.findall(unicodedata.normalize("NFKC", html.unescape(unquote(text))).casefold())
+    return _WORD.findall(unquote(text).casefold())

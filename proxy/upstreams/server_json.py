@@ -20,7 +20,7 @@ _MOST_COUNT = 10**15  # a server that counts more has not counted
 _LONGEST_INTEGER = 18  # digits that surely fit 64 bits
 # Events are read on the event loop, where everybody waits: these take some ten milliseconds.
 _LARGE = 100_000  # bytes: what is shorter cannot hold too much
-_MOST_PARTS = 20_000  # objects and lists of one event
+_MOST_PARTS = 60_000  # objects and lists of one event: 480 tokens with 20 log probabilities each are 20,000
 _MOST_MENDED = 100_000  # bytes of one event
 _MOST_MENDED_APART = 2_000_000  # of a whole answer, in a thread
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)  # never in vain: each byte is read once

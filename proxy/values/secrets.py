@@ -34,6 +34,7 @@ _OURS = (
     "messages model_failures output_tokens provider providers queued_ms question responses searches traceback upstream"
 )
 OUR_WORDS = frozenset(word for word in _OURS.split() if len(word) >= SHORTEST)
+_LONGEST = max(map(len, OUR_WORDS))
 _HIDDEN = "***"
 _WORD_END = re.compile(r"\W|\Z")
 
@@ -65,11 +66,12 @@ def _without(text: str, secret: str) -> str:
 
 def _without_pieces(text: str, secret: str) -> str:
     covered: set[int] = set()
-    for start in range(len(secret) - PIECE + 1):
-        piece = secret[start : start + PIECE]
+    pieces = {secret[start : start + PIECE] for start in range(len(secret) - PIECE + 1)}
+    for piece in pieces:
+        in_our_words = any(piece in word for word in OUR_WORDS)
         at = text.find(piece)
         while at >= 0:
-            if not _is_ours(text, at, at + PIECE):
+            if not (in_our_words and _is_ours(text, at, at + PIECE)):
                 covered.update(range(at, at + PIECE))
             at = text.find(piece, at + 1)
     if not covered:
@@ -80,9 +82,8 @@ def _without_pieces(text: str, secret: str) -> str:
 
 def _is_ours(text: str, start: int, end: int) -> bool:
     """Does what stands there lie within one of our own words?"""
-    longest = max(map(len, OUR_WORDS))
-    before = re.search(r"\w*\Z", text[max(0, start - longest) : start])
-    after = _WORD_END.search(text, end, end + longest)
+    before = re.search(r"\w*\Z", text[max(0, start - _LONGEST) : start])
+    after = _WORD_END.search(text, end, end + _LONGEST)
     if before is None or after is None:
         return False
     return text[start - len(before[0]) : after.start()] in OUR_WORDS
