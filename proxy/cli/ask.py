@@ -8,6 +8,7 @@ import argparse
 import stat
 import sys
 import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from os import fstat
 
 from ..config.settings import Config
@@ -62,10 +63,20 @@ def _is_piped() -> bool:
 def _piped() -> str:
     if sys.stdin.isatty():
         print(_TYPE, file=sys.stderr)
-    raw = sys.stdin.buffer.read(_LONGEST + 1)
+    raw = _read_input()
     if len(raw) > _LONGEST:
         raise NoQuestion(_TOO_LONG)
     return raw.decode(errors="replace")
+
+
+def _read_input() -> bytes:
+    """In a thread, while this one wakes up now and then: a Ctrl-C that comes just before a read blocks is only heard
+    when the read is over."""
+    with ThreadPoolExecutor(1) as pool:
+        reading: Future[bytes] = pool.submit(sys.stdin.buffer.read, _LONGEST + 1)
+        while not reading.done():
+            wait([reading], timeout=0.1)
+        return reading.result()
 
 
 async def ask(config: Config, given: argparse.Namespace) -> int:
