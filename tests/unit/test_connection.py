@@ -233,6 +233,10 @@ async def test_a_bug_in_a_callback_is_a_500_with_a_traceback(callback: str, capl
         writer.write(CHUNKED + b"5\r\nhello\r\n0\r\n\r\n")
         answer = await reader.read()
         writer.close()
+        await writer.wait_closed()
+        while not connection.transport.is_closing():  # it lingers until it has heard that the client is gone
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
     connection.config.app.tell_ends()  # type: ignore[union-attr]
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 500 ")
