@@ -20,7 +20,8 @@ VENV ?= .venv
 # What is tested, from the oldest to the newest: pyproject.toml, README.md and the Dockerfile name the same versions.
 PYTHONS ?= python3.11 python3.12 python3.13
 # What a Python's own libraries decide (sockets, TLS, event loops, processes, signals), in about four minutes.
-NEWEST := tests/contract tests/faults/test_process.py tests/faults/test_leaving.py tests/unit \
+NEWEST := tests/contract tests/faults/test_process.py tests/faults/test_leaving.py \
+  tests/unit --ignore=tests/unit/test_text_growth.py \
   $(addprefix tests/e2e/test_,chat.py connections.py egress.py interruption.py litellm.py many_processes.py mcp.py serve.py \
   server_workers.py start.py)
 CFLAGS ?= -O2 -Wall -Wextra -Wno-sign-compare

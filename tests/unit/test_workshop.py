@@ -283,7 +283,7 @@ def test_all_that_name_pythons_name_those_that_are_tested() -> None:
 def test_what_is_tested_on_the_newest_python_is_there() -> None:
     named = " ".join(make_variable("NEWEST"))
     paths = re.sub(r"\$\(addprefix (\S+),(.*)\)", lambda m: " ".join(m[1] + name for name in m[2].split()), named)
-    assert [path for path in paths.split() if not (ROOT / path).exists()] == []
+    assert [path for path in paths.split() if not (ROOT / path.removeprefix("--ignore=")).exists()] == []
 
 
 def find_python(name: str, folder: Path) -> subprocess.CompletedProcess[str]:
