@@ -87,7 +87,7 @@ async def read(session: ToolSession, given: OpenArguments) -> Unnumbered:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_read_one(session, url, given, each)) for url in given.urls]
         parts = [task.result() for task in tasks]
-    finally:  # whoever could not wait for them has used none
+    finally:  # a read that was cancelled has used none
         session.reader.give_back(each * len(given.urls) - sum(len(part.content) for part, _ in parts))
     return parts
 

@@ -318,7 +318,7 @@ def _failure_of(error: Exception) -> Exception:
 
 
 def _bug(cause: BaseException | None) -> RuntimeError:
-    """What whoever asked is told of it: a class that nobody takes for the server's doing."""
+    """Raised to the caller: a class that no handler takes for an error of the server."""
     bug = RuntimeError("reading an answer failed")
     bug.__cause__ = cause
     return bug
